@@ -1,0 +1,29 @@
+"""Define an operation and its derivatives once; use it from torch, JAX and NumPy.
+
+``define`` makes an `Op` from a forward function and a signature; ``Op.def_vjp`` and
+``Op.def_jvp`` give it its rules.  ``twingrad.interop.torch.bind(op)``, ``.jax.bind`` and
+``.numpy.bind`` make the functions to call.  This module imports no framework.
+"""
+
+from twingrad.interop.errors import (
+    ArgumentError,
+    MissingRuleError,
+    RuleError,
+    ShapeError,
+    SignatureError,
+    TwingradError,
+)
+from twingrad.interop.op import Op, define
+from twingrad.interop.signature import Signature
+
+__all__ = [
+    "ArgumentError",
+    "MissingRuleError",
+    "Op",
+    "RuleError",
+    "ShapeError",
+    "Signature",
+    "SignatureError",
+    "TwingradError",
+    "define",
+]

@@ -1,0 +1,45 @@
+"""What the three binders do alike with a call, and how a bound function presents itself."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+from twingrad.interop.op import Op, Static
+
+_ARRAY_TYPES = {"numpy": "numpy.ndarray", "torch": "torch.Tensor", "jax": "jax.Array"}
+
+
+def split_call(
+    op: Op, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[tuple[Any, ...], Static]:
+    """The array arguments in order, and the static parameters as a key.
+
+    Raises:
+        ArgumentError: one is missing, unknown, given twice, or not hashable.
+    """
+    if kwargs or len(args) != len(op.names):
+        kwargs = dict(kwargs)
+        args = op.arguments(args, kwargs)
+    return args, op.static(kwargs)
+
+
+def describe(function: Callable[..., Any], op: Op, framework: str, **attributes: Any) -> Any:
+    """Give a bound function the op's name, signature and docstring, and its attributes."""
+    function.__name__ = function.__qualname__ = op.name
+    function.__module__ = op.__module__
+    parameters = [inspect.Parameter(n, inspect.Parameter.POSITIONAL_OR_KEYWORD) for n in op.names]
+    parameters += [
+        inspect.Parameter(n, inspect.Parameter.KEYWORD_ONLY, default=default)
+        for n, default in op.statics.items()
+    ]
+    array = _ARRAY_TYPES[framework]
+    doc = inspect.getdoc(op.forward) or ""
+    function.__doc__ = f"{doc}\n\nSignature: ``{op.signature}``; arrays are `{array}`.".lstrip()
+    function.__dict__.update(attributes, op=op)
+    try:
+        function.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    except ValueError:  # a derived op, whose arguments have no names
+        pass
+    return function

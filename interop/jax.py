@@ -1,0 +1,198 @@
+"""The JAX binder: ``bind(op)`` is a function of arrays, right under every transform.
+
+How it is built, and why:
+
+- `jax.custom_vjp` has no forward mode, and `jax.custom_jvp` must be able to transpose its
+  tangent by itself.  So the op is a `custom_jvp` whose rule calls one linear primitive
+  (`jax_linear`): evaluated it runs the op's jvp, transposed it runs the op's vjp.
+- Host functions are called through `jax.pure_callback`, once for a whole vmapped batch.
+- Gradients are cast to the dtype of their input: JAX does not do it, and a float64 rule
+  would turn a float32 gradient into a float64 one.
+- The plain ``bind(op).custom_vjp`` is there too, for those who want the bare thing.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import numbers
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.custom_derivatives import SymbolicZero
+
+from twingrad.interop.binding import describe, split_call
+from twingrad.interop.errors import ArgumentError
+from twingrad.interop.jax_linear import apply_linear, sum_to, vary_alike
+from twingrad.interop.numpy import call_host, host_dtype
+from twingrad.interop.op import Op
+from twingrad.interop.rules import DTYPES, Arrays, Kernel, inexact, kind
+from twingrad.interop.signature import Plan, Shape
+
+
+class _Jax:
+    """The `Framework` of JAX; its gradients are the plain transpose, as the rules' are."""
+
+    xp = jnp
+
+    def host(self, kernel: Kernel, inputs: Arrays, plan: Plan) -> Arrays:
+        dtype = host_dtype(inputs)
+        promised = tuple(jax.ShapeDtypeStruct(shape, dtype) for shape in plan.outputs)
+
+        def call(*arrays: Any) -> Arrays:
+            # JAX hands over its own arrays, and computing with those in here can hang.
+            given = tuple([np.asarray(x) for x in arrays])
+            return call_host(kernel, given, kernel.plan(given))
+
+        return tuple(
+            jax.pure_callback(call, promised, *vary_alike(inputs), vmap_method="expand_dims")
+        )
+
+    def transpose(
+        self, linear: Callable[..., Arrays], like: Sequence[tuple[Shape, Any]], seeds: Arrays
+    ) -> Arrays:
+        zeros = tuple(jnp.zeros(shape, x.dtype) for shape, x in like)
+        return tuple(jax.vjp(linear, *zeros)[1](tuple(seeds)))
+
+    def from_framework(self, cotangent: Any) -> Any:
+        return cotangent
+
+    def to_framework(self, gradient: Any) -> Any:
+        return gradient
+
+
+JAX = _Jax()
+
+
+def bind(op: Op) -> Any:
+    """The op as a function of JAX arrays; the same function for the same op.
+
+    ``bind(op).custom_vjp`` is the op as a bare `jax.custom_vjp`, with the default static
+    parameters: it takes arrays of one floating dtype and returns all outputs as a tuple.
+    """
+    if "jax" not in op.bound:
+        op.bound["jax"] = _make(op)
+    return op.bound["jax"]
+
+
+def _make(op: Op) -> Any:
+    count, visible = len(op.names), op.visible
+    targets: dict[Any, tuple[Kernel, Any]] = {}
+
+    def find(static: Any) -> tuple[Kernel, Any]:
+        if static not in targets:
+            kernel = Kernel(op, static)
+            targets[static] = kernel, _differentiable(kernel)
+        return targets[static]
+
+    def call(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Arrays, Any]:
+        if kwargs or len(args) != count:
+            args, static = split_call(op, args, kwargs)
+        else:
+            static = op.static({})
+        kernel, function = find(static)
+        inputs, back = _prepare(op, args)
+        kernel.plan(inputs)
+        return function(*inputs), back
+
+    def bound(*args: Any, **kwargs: Any) -> Any:
+        outs, back = call(args, kwargs)
+        if back is not None:
+            outs = tuple(y.astype(back) if y.dtype == jnp.float32 else y for y in outs)
+        return outs[0] if visible == 1 else outs[:visible]
+
+    def all_outputs(*args: Any, **kwargs: Any) -> Any:
+        outs = call(args, kwargs)[0]
+        return outs[0] if len(outs) == 1 else outs
+
+    describe(bound, op, "jax", all_outputs=all_outputs)
+    if inspect.Parameter.empty not in op.statics.values():
+        bound.__dict__["custom_vjp"] = _custom_vjp(find(op.static({}))[0])
+    return bound
+
+
+def _differentiable(kernel: Kernel) -> Any:
+    """The kernel with both modes of differentiation, to every order."""
+
+    @jax.custom_jvp
+    def function(*inputs: Any) -> Arrays:
+        return kernel.evaluate(JAX, inputs)
+
+    @functools.partial(function.defjvp, symbolic_zeros=True)
+    def rule(primals: Arrays, tangents: Arrays) -> tuple[Arrays, Arrays]:
+        outs = function(*primals)
+        return outs, apply_linear(kernel, JAX, primals, outs, tangents)
+
+    return function
+
+
+def _custom_vjp(kernel: Kernel) -> Any:
+    """The kernel as a `jax.custom_vjp`: reverse mode only."""
+
+    @jax.custom_vjp
+    def function(*inputs: Any) -> Arrays:
+        return kernel.evaluate(JAX, inputs)
+
+    def fwd(*primals: Any) -> Any:
+        inputs = tuple(p.value for p in primals)
+        outs = kernel.evaluate(JAX, inputs)
+        return outs, (inputs, outs)
+
+    def bwd(residuals: Any, cts: Arrays) -> Arrays:
+        inputs, outs = residuals
+        seeds = tuple(
+            None if isinstance(ct, SymbolicZero) or not inexact(y) else ct
+            for ct, y in zip(cts, outs, strict=True)
+        )
+        shapes = [x.shape if inexact(x) else None for x in inputs]
+        found = kernel.pull(JAX, seeds, outs, inputs, shapes)
+        return tuple(
+            None if g is None else sum_to(g, x) for g, x in zip(found, inputs, strict=True)
+        )
+
+    function.defvjp(fwd, bwd, symbolic_zeros=True)
+    functools.update_wrapper(function, kernel.op.forward)
+    return function
+
+
+def _prepare(op: Op, args: tuple[Any, ...]) -> tuple[Arrays, Any]:
+    """Arrays of one computing precision, and the dtype to give results back in, or None.
+
+    Raises:
+        ArgumentError: an argument is no array or number, or has a dtype with no rule.
+    """
+    first = args[0]
+    if isinstance(first, jax.Array) and kind(first.dtype)[1] > 16:
+        if all(isinstance(x, jax.Array) and x.dtype == first.dtype for x in args[1:]):
+            return args, None
+    for name, x in zip(op.names, args, strict=True):
+        _check(op, name, x)
+    common = [x for x in args if not hasattr(x, "dtype") or inexact(x)]
+    result = jax.dtypes.result_type(*common, jnp.bool_)
+    if not kind(result)[1]:
+        result = jnp.result_type(float)
+    bits = max(kind(result)[1], 32)
+    prepared = []
+    for x in args:
+        if hasattr(x, "dtype"):
+            name = kind(x.dtype)[0]
+        else:
+            name = "" if isinstance(x, bool) else "complex" if isinstance(x, complex) else "real"
+        prepared.append(jnp.asarray(x, dtype=DTYPES[name, bits] if name else None))
+    return tuple(prepared), result if kind(result)[1] == 16 else None
+
+
+def _check(op: Op, name: str, x: Any) -> None:
+    if not isinstance(x, jax.Array | np.ndarray | np.generic | numbers.Number):
+        hint = "; convert it with jnp.asarray" if hasattr(x, "__len__") else ""
+        raise ArgumentError(
+            f"{op.label}: {name} is a {type(x).__name__}; expected a jax.Array or a number{hint}"
+        )
+    if hasattr(x, "dtype") and jnp.issubdtype(x.dtype, jnp.inexact) and not inexact(x):
+        raise ArgumentError(
+            f"{op.label}: {name} has dtype {x.dtype}; expected float16, bfloat16, float32 "
+            "or float64"
+        )

@@ -1,0 +1,186 @@
+"""The NumPy binder: the reference, and the one place where host functions are called.
+
+``bind(op)`` returns a function of NumPy arrays.  NumPy has no differentiation, so the
+rules are offered as they stand: ``bound.vjp(cts, *inputs)`` and ``bound.jvp(tangents,
+*inputs)``, with broadcasting undone and dtypes checked as in the other frameworks.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import array_api_compat.numpy as xp
+import numpy as np
+
+from twingrad.interop.binding import describe, split_call
+from twingrad.interop.errors import ArgumentError, MissingRuleError, RuleError
+from twingrad.interop.op import Op, as_tuple
+from twingrad.interop.rules import DTYPES, Arrays, Kernel, cast_like, inexact, kind
+from twingrad.interop.signature import Plan, Shape
+
+
+class _NumPy:
+    """The `Framework` of NumPy."""
+
+    xp = xp
+
+    def host(self, kernel: Kernel, inputs: Arrays, plan: Plan) -> Arrays:
+        return call_host(kernel, inputs, plan)
+
+    def transpose(
+        self, linear: Callable[..., Arrays], like: Sequence[tuple[Shape, Any]], seeds: Arrays
+    ) -> Arrays:
+        raise MissingRuleError(
+            "NumPy cannot transpose a rule: define the vjp and the jvp, or use torch or JAX"
+        )
+
+    def from_framework(self, cotangent: Any) -> Any:
+        return cotangent
+
+    def to_framework(self, gradient: Any) -> Any:
+        return gradient
+
+
+NUMPY = _NumPy()
+
+
+def bind(op: Op) -> Any:
+    """The op as a function of NumPy arrays; the same function for the same op."""
+    if "numpy" not in op.bound:
+        op.bound["numpy"] = _make(op)
+    return op.bound["numpy"]
+
+
+def call_host(kernel: Kernel, inputs: Arrays, plan: Plan) -> tuple[np.ndarray, ...]:
+    """Call a host op's function once, on the whole batch.
+
+    It gets read-only, contiguous arrays with one batch dimension in front: the flattened
+    batch, or 1 for an argument that is the same for every sample.
+
+    Raises:
+        RuleError: it returned another number of arrays, or another shape, than promised.
+    """
+    op = kernel.op
+    rank, size = len(plan.batch), math.prod(plan.batch)
+    arrays = tuple(_flat(np.asarray(x), plan.batch, rank, size) for x in inputs)
+    found = as_tuple(op.forward(np, *arrays, **kernel.keywords))
+    if len(found) != len(plan.outputs):
+        raise RuleError(
+            f"{op.label}: its host function returned {len(found)} values; "
+            f"expected {len(plan.outputs)}"
+        )
+    dtype = host_dtype(inputs)
+    return tuple(
+        _result(op, y, size, shape, rank, dtype)
+        for y, shape in zip(found, plan.outputs, strict=True)
+    )
+
+
+def host_dtype(inputs: Arrays) -> str:
+    """What a host function's results are cast to: the precision of its inputs.
+
+    Complex where an input is complex; float64 where no input is inexact.
+    """
+    found = [kind(x.dtype) for x in inputs if inexact(x)]
+    bits = max((b for _, b in found), default=64)
+    return DTYPES["complex" if any(name == "complex" for name, _ in found) else "real", bits]
+
+
+def _flat(x: np.ndarray, batch: tuple[int, ...], rank: int, size: int) -> np.ndarray:
+    core = x.shape[rank:]
+    if x.shape[:rank] == (1,) * rank:
+        flat = x.reshape(1, *core)
+    else:
+        flat = np.broadcast_to(x, batch + core).reshape(size, *core)
+    flat = np.ascontiguousarray(flat).view()
+    flat.flags.writeable = False
+    return flat
+
+
+def _result(
+    op: Op, y: Any, size: int, shape: tuple[int, ...], rank: int, dtype: str
+) -> np.ndarray:
+    y = np.asarray(y)
+    core = shape[rank:]
+    if y.shape == (1, *core):
+        y = np.broadcast_to(y, (size, *core))
+    elif y.shape != (size, *core):
+        raise RuleError(
+            f"{op.label}: its host function returned an array of shape {y.shape}; expected "
+            f"{(size, *core)}, the batch dimension in front"
+        )
+    if y.dtype.kind not in "fciub":
+        raise RuleError(f"{op.label}: its host function returned dtype {y.dtype}")
+    if dtype.startswith("float"):
+        y = y.real
+    return np.array(y.reshape(shape), dtype=dtype, order="C")
+
+
+def _prepare(op: Op, args: tuple[Any, ...]) -> tuple[Arrays, Any]:
+    """Arrays in one computing precision, and the dtype to give the results back in."""
+    for name, x in zip(op.names, args, strict=True):
+        if not isinstance(x, np.ndarray | np.generic | bool | int | float | complex):
+            raise ArgumentError(
+                f"{op.label}: {name} is a {type(x).__name__}; expected a NumPy array or a number"
+            )
+    common = [x for x in args if not hasattr(x, "dtype") or inexact(x)]
+    result = np.result_type(*common) if common else np.dtype(float)
+    if result.kind not in "fc":
+        result = np.dtype(float)
+    bits = max(kind(result)[1], 32)
+    arrays = []
+    for x in args:
+        if hasattr(x, "dtype"):
+            name = kind(x.dtype)[0]
+        else:
+            name = "" if isinstance(x, bool) else "complex" if isinstance(x, complex) else "real"
+        arrays.append(np.asarray(x, dtype=DTYPES[name, bits] if name else None))
+    return tuple(arrays), kind(result)[1]
+
+
+def _give_back(y: np.ndarray, bits: int) -> np.ndarray:
+    return y.astype(np.float16) if bits == 16 and kind(y.dtype) == ("real", 32) else y
+
+
+def _make(op: Op) -> Any:
+    kernels: dict[Any, Kernel] = {}
+
+    def run(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Kernel, Arrays, Arrays, int]:
+        args, static = split_call(op, args, kwargs)
+        kernel = kernels.get(static) or kernels.setdefault(static, Kernel(op, static))
+        inputs, bits = _prepare(op, args)
+        return kernel, inputs, kernel.evaluate(NUMPY, inputs), bits
+
+    def bound(*args: Any, **kwargs: Any) -> Any:
+        _, _, outs, bits = run(args, kwargs)
+        outs = tuple(_give_back(y, bits) for y in outs[: op.visible])
+        return outs[0] if op.visible == 1 else outs
+
+    def all_outputs(*args: Any, **kwargs: Any) -> Any:
+        outs = run(args, kwargs)[2]
+        return outs[0] if len(outs) == 1 else outs
+
+    def vjp(cts: Any, *args: Any, **kwargs: Any) -> tuple[Any, ...]:
+        """The gradients of sum(ct * out), one per input; cts is a tuple for several outputs."""
+        kernel, inputs, outs, _ = run(args, kwargs)
+        seeds = tuple(
+            cast_like(NUMPY, np.asarray(ct), y)
+            for ct, y in zip(as_tuple(cts), outs[: op.visible], strict=True)
+        )
+        seeds += (None,) * op.hidden
+        targets = [x.shape if inexact(x) else None for x in inputs]
+        return tuple(kernel.pull(NUMPY, seeds, outs, inputs, targets))
+
+    def jvp(tangents: Any, *args: Any, **kwargs: Any) -> Any:
+        """The tangent of each output; `tangents` has one entry per input, or None."""
+        kernel, inputs, outs, _ = run(args, kwargs)
+        dots = tuple(
+            None if t is None else cast_like(NUMPY, np.asarray(t), x)
+            for t, x in zip(as_tuple(tangents), inputs, strict=True)
+        )
+        found = kernel.push(NUMPY, dots, outs, inputs)[: op.visible]
+        return found[0] if op.visible == 1 else found
+
+    return describe(bound, op, "numpy", vjp=vjp, jvp=jvp, all_outputs=all_outputs)

@@ -1,0 +1,266 @@
+"""The definition of an op: one forward function, its signature, and its rules.
+
+An `Op` knows no framework.  ``twingrad.interop.{numpy,torch,jax}.bind(op)`` make the
+function a user calls; inside a rule, ``other_op(xp, ...)`` calls another op through the
+binder of the framework that `xp` belongs to, so that its own rules hold there as well.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+from collections.abc import Callable
+from typing import Any, overload
+
+from twingrad.interop.errors import ArgumentError, SignatureError
+from twingrad.interop.signature import Signature
+
+Rule = Callable[..., Any]
+Static = tuple[tuple[str, Any], ...]
+
+_POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+
+
+class Op:
+    """An operation with hand-written derivatives; made by `define`.
+
+    Attributes:
+        name: the name in error messages, and of the bound functions.
+        signature: the parsed `Signature`.
+        forward: ``forward(xp, *inputs, **static)``.
+        vjp: ``vjp(xp, ct, out, *inputs, **static)``, or None.
+        jvp: ``jvp(xp, tangents, out, *inputs, **static)``, or None.
+        host: forward is NumPy code that no framework can trace.
+        hidden: how many of the last outputs only the rules see.
+        names: the argument names, in order.
+        statics: the keyword-only parameters and their defaults.
+    """
+
+    def __init__(
+        self,
+        forward: Rule,
+        signature: Signature,
+        *,
+        name: str,
+        names: tuple[str, ...],
+        statics: dict[str, Any],
+        host: bool = False,
+        hidden: int = 0,
+    ) -> None:
+        self.forward, self.signature = forward, signature
+        self.name, self.names, self.statics = name, names, statics
+        self.host, self.hidden = host, hidden
+        self.vjp: Rule | None = None
+        self.jvp: Rule | None = None
+        self.vjp_on_host = self.jvp_on_host = False
+        self.bound: dict[str, Any] = {}
+        self.visible = len(signature.outputs) - hidden
+        self.label = f"{name} {signature}"
+        self.__name__ = self.__qualname__ = name
+        self.__doc__ = forward.__doc__
+        self.__module__ = forward.__module__
+
+    def __repr__(self) -> str:
+        return f"<op {self.label}>"
+
+    def __reduce__(self) -> str:
+        return self.__qualname__  # pickled by reference, as functions are
+
+    def __call__(self, xp: Any, *inputs: Any, **static: Any) -> Any:
+        """Evaluate inside a rule, with the binder that `xp` belongs to: all outputs."""
+        return _binder(xp).bind(self).all_outputs(*inputs, **static)
+
+    def def_vjp(self, rule: Any = None, *, host: bool | None = None) -> Any:
+        """Set the rule for reverse mode: ``rule(xp, ct, out, *inputs, **static)``.
+
+        It returns one gradient per input (a tuple, or the array itself for one input),
+        None where there is none; each at the shape of the input or of batch + core.
+        With several outputs `ct` and `out` are tuples.  The cotangent of a hidden output
+        is None while nobody differentiates that output.
+
+        Instead of a function, another op ``(*ct, *inputs) -> gradients``.  The rule of a
+        host op runs on the host too, unless ``host=False``: then it is written in `xp`
+        calls and may call other ops.
+        """
+        return self._set("vjp", rule, host)
+
+    def def_jvp(self, rule: Any = None, *, host: bool | None = None) -> Any:
+        """Set the rule for forward mode: ``rule(xp, tangents, out, *inputs, **static)``.
+
+        It returns the tangent of the output (a tuple for several).  `tangents` is a tuple
+        with one entry per input (None for integer and boolean ones).  An op may stand in
+        for the rule, called as ``(*tangents, *inputs) -> tangents of the outputs``.
+        """
+        return self._set("jvp", rule, host)
+
+    def _set(self, kind: str, rule: Any, host: bool | None) -> Any:
+        if rule is None:
+            return lambda rule: self._set(kind, rule, host)
+        if isinstance(rule, Op):
+            setattr(self, kind, _delegate(kind, rule))
+            return rule
+        _check_arity(self, rule, 3, f"its {kind}")
+        on_host = self.host if host is None else host
+        setattr(self, kind, _hosted(self, kind, rule) if on_host else rule)
+        setattr(self, f"{kind}_on_host", on_host)
+        self.bound.clear()
+        return rule
+
+    def static(self, given: dict[str, Any]) -> Static:
+        """The static parameters as a hashable key: defaults filled in, names checked."""
+        for name in given:
+            if name not in self.statics:
+                known = ", ".join(self.names + tuple(self.statics))
+                raise ArgumentError(f"{self.label}: unknown argument {name!r}; it takes {known}")
+        items = tuple({**self.statics, **given}.items())
+        for name, value in items:
+            if value is inspect.Parameter.empty:
+                raise ArgumentError(f"{self.label}: the keyword argument {name!r} is missing")
+            try:
+                hash(value)
+            except TypeError:
+                raise ArgumentError(
+                    f"{self.label}: {name!r} is a static parameter and must be hashable; "
+                    f"found {type(value).__name__}. Give a number, string or tuple, or make "
+                    "it an argument of the signature"
+                ) from None
+        return items
+
+    def arguments(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
+        """Positional and named array arguments in order; pops the named ones."""
+        values = list(args)
+        for name in self.names[len(args) :]:
+            if name not in kwargs:
+                raise ArgumentError(
+                    f"{self.label}: the argument {name!r} is missing; "
+                    f"it takes {len(self.names)} ({', '.join(self.names)}), found {len(args)}"
+                )
+            values.append(kwargs.pop(name))
+        if len(values) > len(self.names):
+            raise ArgumentError(
+                f"{self.label}: it takes {len(self.names)} arguments "
+                f"({', '.join(self.names)}), found {len(args)}"
+            )
+        for name in self.names:
+            if name in kwargs:
+                raise ArgumentError(f"{self.label}: the argument {name!r} was given twice")
+        return tuple(values)
+
+
+@overload
+def define(signature: Rule) -> Op: ...
+@overload
+def define(signature: str, *, host: bool = ..., hidden: int = ...) -> Callable[[Rule], Op]: ...
+def define(signature: Any, *, host: bool = False, hidden: int = 0) -> Any:
+    """Turn ``forward(xp, *inputs, *, static...)`` into an `Op`.
+
+    Args:
+        signature: gufunc notation, such as ``"(n),()->()"``; see `Signature`.
+        host: forward is NumPy code, called once per batch with read-only contiguous
+            arrays that have exactly one batch dimension in front.
+        hidden: the last outputs that rules see but the bound function does not return.
+
+    Raises:
+        SignatureError: the notation is wrong, or the function has another number of
+            arguments than the signature.
+    """
+    if callable(signature):
+        raise SignatureError('write @define("(n)->()") with the signature in the brackets')
+    parsed = Signature.parse(signature)
+    if not 0 <= hidden < len(parsed.outputs):
+        raise SignatureError(
+            f"{signature!r}: hidden={hidden}, but it has {len(parsed.outputs)} outputs "
+            "of which at least one must be returned"
+        )
+
+    def make(forward: Rule) -> Op:
+        parameters = inspect.signature(forward).parameters.values()
+        names = tuple(p.name for p in parameters if p.kind in _POSITIONAL)[1:]
+        statics = {p.name: p.default for p in parameters if p.kind is p.KEYWORD_ONLY}
+        op = Op(
+            forward,
+            parsed,
+            name=forward.__name__,
+            names=names,
+            statics=statics,
+            host=host,
+            hidden=hidden,
+        )
+        _check_arity(op, forward, 1, "its function")
+        return op
+
+    return make
+
+
+def as_tuple(value: Any) -> tuple[Any, ...]:
+    """A rule's result as a tuple."""
+    return tuple(value) if isinstance(value, tuple | list) else (value,)
+
+
+def _binder(xp: Any) -> Any:
+    """The binder module of the framework that the namespace `xp` belongs to."""
+    name = xp.__name__
+    framework = next((f for f in ("torch", "jax", "numpy") if f in name.split(".")), None)
+    if framework is None:
+        raise ArgumentError(f"no binder knows the namespace {name!r}; found it as a rule's xp")
+    return importlib.import_module(f"twingrad.interop.{framework}")
+
+
+def _check_arity(op: Op, function: Rule, before: int, what: str) -> None:
+    """`function` must take `before` parameters and then one per input."""
+    parameters = inspect.signature(function).parameters.values()
+    if any(p.kind is p.VAR_POSITIONAL for p in parameters) and before == 3:
+        return
+    count = sum(p.kind in _POSITIONAL for p in parameters)
+    if count != before + len(op.signature.inputs):
+        first = "xp" if before == 1 else "xp, its ct or tangents, out"
+        raise SignatureError(
+            f"{op.label}: {what} takes {count} positional parameters; expected {first} "
+            f"and {len(op.signature.inputs)} inputs"
+        )
+
+
+def _delegate(kind: str, other: Op) -> Rule:
+    """A rule that is another op, called with the cotangents (or tangents) and the inputs."""
+
+    def rule(xp: Any, seeds: Any, out: Any, *inputs: Any, **static: Any) -> Any:
+        like = as_tuple(out) if kind == "vjp" else inputs
+        return other(xp, *_filled(xp, seeds, like), *inputs, **static)
+
+    return rule
+
+
+def _filled(xp: Any, seeds: Any, like: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Cotangents or tangents with zeros in place of None, for code that takes only arrays."""
+    pairs = zip(as_tuple(seeds), like, strict=True)
+    return tuple(xp.zeros_like(x) if seed is None else seed for seed, x in pairs)
+
+
+def _hosted(op: Op, kind: str, rule: Rule) -> Rule:
+    """Make a NumPy rule callable from every framework: it becomes a host op of its own."""
+    signature = op.signature
+    outputs, inputs = signature.outputs, signature.inputs
+    seeds, results = (outputs, inputs) if kind == "vjp" else (inputs, outputs)
+    n_seeds, n_out = len(seeds), len(outputs)
+
+    def forward(xp: Any, *arrays: Any, **static: Any) -> Any:
+        seeded = arrays[:n_seeds] if kind == "jvp" or n_seeds > 1 else arrays[0]
+        out = arrays[n_seeds : n_seeds + n_out] if n_out > 1 else arrays[n_seeds]
+        given = arrays[n_seeds + n_out :]
+        found = as_tuple(rule(xp, seeded, out, *given, **static))
+        if kind == "jvp" or len(found) != len(given):
+            return found
+        return _filled(xp, found, given)
+
+    signature = Signature((*seeds, *outputs, *inputs), results)
+    names = tuple(f"argument {i}" for i in range(len(signature.inputs)))
+    derived = Op(
+        forward, signature, name=f"{op.name}.{kind}", names=names, statics=op.statics, host=True
+    )
+
+    def traced(xp: Any, seeds: Any, out: Any, *given: Any, **static: Any) -> Any:
+        outs = as_tuple(out)
+        filled = _filled(xp, seeds, outs if kind == "vjp" else given)
+        return derived(xp, *filled, *outs, *given, **static)
+
+    return traced

@@ -1,0 +1,335 @@
+"""How a forward function and its rules are run: the same for every framework.
+
+A `Kernel` is an op with its static parameters fixed.  It aligns the batch ranks, calls
+the user's function, checks what came back, undoes broadcasting and casts.  What differs
+between the frameworks stands in a `Framework`, one object per binder.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+from twingrad.interop.errors import MissingRuleError, RuleError, ShapeError
+from twingrad.interop.op import Op, Static, as_tuple
+from twingrad.interop.signature import Plan, Shape, Signature
+
+Array = Any
+Arrays = tuple[Array, ...]
+
+# The dtype of each kind at each precision (bits of the real part).
+DTYPES = {
+    ("real", 16): "float16",
+    ("real", 32): "float32",
+    ("real", 64): "float64",
+    ("complex", 32): "complex64",
+    ("complex", 64): "complex128",
+}
+KINDS = {name: key for key, name in DTYPES.items()} | {"bfloat16": ("real", 16)}
+
+
+@functools.cache
+def kind(dtype: Any) -> tuple[str, int]:
+    """``("real", 32)`` for float32 of any framework; ``("", 0)`` for integers and booleans."""
+    return KINDS.get(str(dtype).rpartition(".")[2], ("", 0))
+
+
+def inexact(array: Array) -> bool:
+    """Whether an array can have a gradient."""
+    return bool(kind(array.dtype)[0])
+
+
+class Framework(Protocol):
+    """What a binder must know of its framework."""
+
+    xp: Any
+
+    def host(self, kernel: Kernel, inputs: Arrays, plan: Plan) -> Arrays:
+        """Call a host op's NumPy function, in a way that the framework's compiler takes."""
+
+    def transpose(
+        self, linear: Callable[..., Arrays], like: Sequence[tuple[Shape, Array]], seeds: Arrays
+    ) -> Arrays:
+        """Apply the transpose of a linear function of arrays with these shapes and dtypes."""
+
+    def from_framework(self, cotangent: Array) -> Array:
+        """A cotangent in the plain-transpose convention of the rules."""
+
+    def to_framework(self, gradient: Array) -> Array:
+        """A gradient in the framework's own convention."""
+
+
+class Kernel:
+    """An op with its static parameters fixed: what the binders run."""
+
+    def __init__(self, op: Op, static: Static) -> None:
+        self.op, self.static, self.keywords = op, static, dict(static)
+        self._signatures: dict[Any, Signature] = {}
+
+    def __repr__(self) -> str:
+        return f"<{self.op.label}>"
+
+    def plan(self, inputs: Sequence[Array]) -> Plan:
+        """The plan for these inputs; raises `ShapeError` in the op's name."""
+        shapes: tuple[Shape, ...] = tuple([x.shape for x in inputs])
+        try:
+            return self.op.signature.plan(shapes)
+        except ShapeError:
+            why = self.op.signature.explain(shapes, self.op.names)
+            raise ShapeError(f"{self.op.label}: {why}") from None
+
+    def evaluate(self, fw: Framework, inputs: Arrays) -> Arrays:
+        """All outputs, at batch + core, in the precision of the inputs."""
+        op, plan = self.op, self.plan(inputs)
+        aligned = align(fw, inputs, plan)
+        if op.host:
+            return fw.host(self, aligned, plan)
+        found = as_tuple(op.forward(fw.xp, *aligned, **self.keywords))
+        self._count(found, len(plan.outputs), "its function")
+        bits = precision(inputs)
+        return tuple(
+            [
+                self._output(fw, i, y, shape, bits)
+                for i, (y, shape) in enumerate(zip(found, plan.outputs, strict=True))
+            ]
+        )
+
+    def pull(
+        self, fw: Framework, cts: Arrays, outs: Arrays, inputs: Arrays, targets: Sequence[Any]
+    ) -> list[Array | None]:
+        """The vjp rule: a gradient for each input that has a target shape, or None.
+
+        A target is the input's shape, or that with further batch dimensions, when only the
+        cotangents are batched.  A cotangent that is None is zero; it reaches the rule as
+        None where it belongs to a hidden output, as zeros elsewhere.
+
+        Raises:
+            MissingRuleError: the op has no rule from which this follows.
+            RuleError: the rule returned another number of gradients, or another shape.
+        """
+        op = self.op
+        if op.vjp is None:
+            if op.jvp is None or op.jvp_on_host:
+                raise MissingRuleError(self._missing("vjp", "reverse mode"))
+            return self._pull_by_transpose(fw, cts, outs, inputs, targets)
+        n_in, n_out = len(inputs), len(outs)
+        live = tuple([t is not None for t in targets])
+        moving = [t for t in targets if t is not None]
+        plan = self._tangent_plan(inputs, outs, live, moving)
+        aligned = align(fw, (*inputs, *outs), plan)
+        inputs_, outs_ = aligned[:n_in], aligned[n_in:]
+        seeds = [
+            (None if i >= op.visible else fw.xp.zeros_like(y))
+            if ct is None
+            else fw.from_framework(ct)
+            for i, (ct, y) in enumerate(zip(cts, outs_, strict=True))
+        ]
+        if n_out == 1:
+            found = op.vjp(fw.xp, seeds[0], outs_[0], *inputs_, **self.keywords)
+        else:
+            found = op.vjp(fw.xp, tuple(seeds), outs_, *inputs_, **self.keywords)
+        found = as_tuple(found)
+        self._count(found, n_in, "its vjp")
+        gradients: list[Array | None] = [None] * n_in
+        slot = n_in + n_out
+        for i in range(n_in):
+            if live[i]:
+                if found[i] is not None:
+                    gradients[i] = self._gradient(fw, i, found[i], inputs[i], targets[i], plan, slot)
+                slot += 1
+        return gradients
+
+    def push(self, fw: Framework, tangents: Arrays, outs: Arrays, inputs: Arrays) -> Arrays:
+        """The jvp rule: the tangent of each output that can have one, None for the others.
+
+        A tangent that is None is zero.
+
+        Raises:
+            MissingRuleError: the op has no rule from which this follows.
+            RuleError: the rule returned another number of tangents, or another shape.
+        """
+        op, n_in = self.op, len(inputs)
+        if op.jvp is None:
+            if op.vjp is None or op.vjp_on_host:
+                raise MissingRuleError(self._missing("jvp", "forward mode"))
+            return self._push_by_transpose(fw, tangents, outs, inputs)
+        live = tuple([t is not None for t in tangents])
+        moving = [t for t in tangents if t is not None]
+        plan = self._tangent_plan(inputs, outs, live, [t.shape for t in moving])
+        aligned = align(fw, (*inputs, *outs, *moving), plan)
+        inputs_, outs_ = aligned[:n_in], aligned[n_in : n_in + len(outs)]
+        given = iter(aligned[n_in + len(outs) :])
+        dots = tuple(
+            [
+                next(given) if alive else fw.xp.zeros_like(x) if inexact(x) else None
+                for alive, x in zip(live, inputs_, strict=True)
+            ]
+        )
+        out = outs_[0] if len(outs) == 1 else outs_
+        found = as_tuple(op.jvp(fw.xp, dots, out, *inputs_, **self.keywords))
+        self._count(found, len(outs), "its jvp")
+        return tuple(
+            [
+                self._tangent_of(fw, i, dot, outs[i], plan.outputs[i])
+                for i, dot in enumerate(found)
+            ]
+        )
+
+    def tangent_signature(self, live: tuple[bool, ...]) -> Signature:
+        """Of the jvp rule as a function: (inputs, outputs, live tangents) -> tangents."""
+        if live not in self._signatures:
+            ins, outs = self.op.signature.inputs, self.op.signature.outputs
+            moving = tuple(itertools.compress(ins, live))
+            self._signatures[live] = Signature(ins + outs + moving, outs)
+        return self._signatures[live]
+
+    def _tangent_plan(
+        self, inputs: Arrays, outs: Arrays, live: tuple[bool, ...], moving: Sequence[Shape]
+    ) -> Plan:
+        shapes = (*[x.shape for x in inputs], *[y.shape for y in outs], *moving)
+        return self.tangent_signature(live).plan(shapes)
+
+    def _pull_by_transpose(
+        self, fw: Framework, cts: Arrays, outs: Arrays, inputs: Arrays, targets: Sequence[Any]
+    ) -> list[Array | None]:
+        live = [i for i, target in enumerate(targets) if target is not None]
+        kept = [i for i, y in enumerate(outs) if inexact(y)]
+
+        def linear(*dots: Array) -> Arrays:
+            found = self.push(fw, _scatter(live, dots, len(inputs)), outs, inputs)
+            return tuple(found[i] for i in kept)
+
+        seeds = tuple(fw.xp.zeros_like(outs[i]) if cts[i] is None else cts[i] for i in kept)
+        like = tuple((targets[i], inputs[i]) for i in live)
+        return list(_scatter(live, fw.transpose(linear, like, seeds), len(inputs)))
+
+    def _push_by_transpose(
+        self, fw: Framework, tangents: Arrays, outs: Arrays, inputs: Arrays
+    ) -> Arrays:
+        live = [i for i, t in enumerate(tangents) if t is not None]
+        kept = [i for i, y in enumerate(outs) if inexact(y)]
+        alive = tuple(t is not None for t in tangents)
+        moving = [tangents[i].shape for i in live]
+        plan = self._tangent_plan(inputs, outs, alive, moving)
+        targets = _scatter(live, moving, len(inputs))
+
+        def linear(*seeds: Array) -> Arrays:
+            found = self.pull(fw, _scatter(kept, seeds, len(outs)), outs, inputs, targets)
+            return tuple(
+                fw.xp.zeros_like(tangents[i]) if found[i] is None else found[i] for i in live
+            )
+
+        seeds = tuple(tangents[i] for i in live)
+        like = tuple((plan.outputs[i], outs[i]) for i in kept)
+        return _scatter(kept, fw.transpose(linear, like, seeds), len(outs))
+
+    def _output(self, fw: Framework, i: int, y: Array, shape: Shape, bits: int) -> Array:
+        if tuple(y.shape) != shape:
+            y = self._spread(fw, y, shape, "its function returned an output", i)
+        return cast(fw, y, bits)
+
+    def _gradient(
+        self, fw: Framework, i: int, g: Array, x: Array, target: Shape, plan: Plan, slot: int
+    ) -> Array:
+        """Check a gradient that a rule returned, sum it back over broadcast axes, cast it."""
+        g = fw.to_framework(g)
+        summed = plan.summed[slot]
+        if summed or g.shape != target:
+            if tuple(g.shape) == plan.full[slot]:
+                if summed:
+                    g = fw.xp.sum(g, axis=summed, keepdims=True)
+            elif tuple(g.shape) != plan.aligned[slot]:
+                raise RuleError(
+                    f"{self.op.label}: its vjp returned a gradient of shape {tuple(g.shape)} "
+                    f"for {self.op.names[i]} of shape {tuple(target)}; expected "
+                    f"{plan.full[slot]}" + (f" or {plan.aligned[slot]}" if summed else "")
+                )
+            if g.shape != target:
+                g = fw.xp.reshape(g, tuple(target))
+        return g if g.dtype == x.dtype else cast_like(fw, g, x)
+
+    def _tangent_of(self, fw: Framework, i: int, dot: Array, y: Array, shape: Shape) -> Array:
+        if not inexact(y):
+            return None
+        if dot is None:
+            return fw.xp.broadcast_to(fw.xp.zeros_like(y), shape)
+        if tuple(dot.shape) != shape:
+            dot = self._spread(fw, dot, shape, "its jvp returned a tangent", i)
+        return dot if dot.dtype == y.dtype else cast_like(fw, dot, y)
+
+    def _spread(self, fw: Framework, y: Array, shape: Shape, what: str, i: int) -> Array:
+        """Repeat a result that does not depend on the batched inputs over the batch."""
+        core = len(self.op.signature.outputs[i])
+        have = (1,) * (len(shape) - len(y.shape)) + tuple(y.shape)
+        split = len(shape) - core
+        fits = len(y.shape) >= core and len(have) == len(shape)
+        if (
+            not fits
+            or have[split:] != shape[split:]
+            or any(h not in (1, n) for h, n in zip(have[:split], shape[:split], strict=True))
+        ):
+            raise RuleError(
+                f"{self.op.label}: {what} of shape {tuple(y.shape)}; expected {tuple(shape)}"
+            )
+        return fw.xp.broadcast_to(y, shape)
+
+    def _count(self, found: Arrays, expected: int, what: str) -> None:
+        if len(found) != expected:
+            raise RuleError(
+                f"{self.op.label}: {what} returned {len(found)} values; expected {expected}"
+            )
+
+    def _missing(self, kind: str, mode: str) -> str:
+        origin, _, rule = self.op.name.partition(".")
+        if rule:
+            return (
+                f"{self.op.label}: the {rule} of {origin} runs on the host and has no rules of "
+                f"its own, so a higher derivative of {origin} in {mode} is not known. Give "
+                f"{origin} a {rule} with host=False that calls another op which has rules"
+            )
+        return (
+            f"{self.op.label}: {mode} needs a {kind} rule and it has none that it follows "
+            f"from; add one with @{origin}.def_{kind}"
+        )
+
+
+def _scatter(where: Sequence[int], values: Sequence[Any], length: int) -> Arrays:
+    """A tuple with the values at the given places and None elsewhere."""
+    found: list[Any] = [None] * length
+    for i, value in zip(where, values, strict=True):
+        found[i] = value
+    return tuple(found)
+
+
+def align(fw: Framework, arrays: Sequence[Array], plan: Plan) -> Arrays:
+    """The arrays with their batch ranks made equal."""
+    if not plan.padded:
+        return tuple(arrays)
+    return tuple(
+        [
+            x if x.shape == shape else fw.xp.reshape(x, shape)
+            for x, shape in zip(arrays, plan.aligned, strict=False)
+        ]
+    )
+
+
+def precision(arrays: Sequence[Array]) -> int:
+    """Bits of the real part of the first array that can have a gradient; 0 if none can."""
+    return next((bits for name, bits in (kind(x.dtype) for x in arrays) if name), 0)
+
+
+def cast(fw: Framework, y: Array, bits: int) -> Array:
+    """The output in the given precision; integers and booleans stay as they are."""
+    name, found = kind(y.dtype)
+    if not name or not bits or found == bits:
+        return y
+    return fw.xp.astype(y, getattr(fw.xp, DTYPES[name, bits]))
+
+
+def cast_like(fw: Framework, g: Array, x: Array) -> Array:
+    """A gradient in its input's dtype: the real part where that is real."""
+    if kind(x.dtype)[0] == "real" and kind(g.dtype)[0] == "complex":
+        g = fw.xp.real(g)
+    return g if g.dtype == x.dtype else fw.xp.astype(g, x.dtype)

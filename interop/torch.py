@@ -1,0 +1,204 @@
+"""The torch binder: ``bind(op)`` is a function of tensors, right under every transform.
+
+How it is built, and why:
+
+- One `torch.autograd.Function` per op and static parameters, in setup_context style, with
+  its own vmap rule, which calls the op once on the whole batch.
+- `torch.compiler.allow_in_graph` on the bound function: where Dynamo traces a Function
+  inside ``torch.func.grad``, the rule is dropped without an error (pytorch#193279).
+- `jvp` calls a second Function, made from the jvp rule: forward over forward through a
+  Function's own jvp is zero without an error (pytorch#197867).
+- Rules see inputs and real outputs only, both saved by autograd, so that second
+  derivatives see every path.
+- Host code runs behind one operator of `torch.library` (`torch_host`), which compilers
+  keep as a node.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import numbers
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import array_api_compat.torch as xp
+import torch
+
+from twingrad.interop.binding import describe, split_call
+from twingrad.interop.errors import ArgumentError
+from twingrad.interop.op import Op
+from twingrad.interop.rules import DTYPES, Arrays, Kernel, inexact, kind
+from twingrad.interop.signature import Plan, Shape
+from twingrad.interop.torch_function import autocast_on, make_function
+from twingrad.interop.torch_host import call_host
+
+_FULL = frozenset((torch.float32, torch.float64))
+_NUMBERS = (numbers.Number, torch.SymInt, torch.SymFloat, torch.SymBool)
+
+
+class _Torch:
+    """The `Framework` of torch."""
+
+    xp = xp
+
+    def host(self, kernel: Kernel, inputs: Arrays, plan: Plan) -> Arrays:
+        return call_host(kernel, inputs)
+
+    def transpose(
+        self, linear: Callable[..., Arrays], like: Sequence[tuple[Shape, Any]], seeds: Arrays
+    ) -> Arrays:
+        zeros = tuple(x.new_zeros(shape) for shape, x in like)
+        return tuple(torch.func.vjp(linear, *zeros)[1](tuple(seeds)))
+
+    # The convention of the rules is the plain transpose, J^T ct.  torch's gradients are
+    # J^H ct, the conjugate of J^T conj(ct).  For real numbers both are the same.
+    def from_framework(self, cotangent: torch.Tensor) -> torch.Tensor:
+        return cotangent.conj() if cotangent.is_complex() else cotangent
+
+    to_framework = from_framework
+
+
+TORCH = _Torch()
+
+
+def bind(op: Op) -> Any:
+    """The op as a function of tensors; the same function for the same op.
+
+    ``bind(op).Function`` is the bare `torch.autograd.Function`, with the default static
+    parameters: its `apply` takes tensors of one floating dtype and returns all outputs.
+    """
+    if "torch" not in op.bound:
+        op.bound["torch"] = _make(op)
+    return op.bound["torch"]
+
+
+def _make(op: Op) -> Any:
+    count, visible = len(op.names), op.visible
+
+    @functools.cache
+    def function(static: Any) -> Any:
+        return make_function(Kernel(op, static), TORCH)
+
+    @functools.cache
+    def default() -> Any:
+        return function(op.static({}))
+
+    def call(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, torch.dtype | None]:
+        if kwargs or len(args) != count:
+            args, static = split_call(op, args, kwargs)
+            target = function(static)
+        else:
+            target = default()
+        if _ready(args):
+            target.kernel.plan(args)
+            return target.apply(*args), None
+        args, back, autocast = _prepare(op, args)
+        target.kernel.plan(args)
+        if autocast is None:
+            return target.apply(*args), back
+        with torch.autocast(autocast, enabled=False):
+            return target.apply(*args), back
+
+    @torch.compiler.allow_in_graph
+    def evaluate(*args: Any, **kwargs: Any) -> Any:
+        outs, back = call(args, kwargs)
+        if visible == 1:
+            out = outs if isinstance(outs, torch.Tensor) else outs[0]
+            return out if back is None else _give_back(out, back)
+        return tuple([y if back is None else _give_back(y, back) for y in outs[:visible]])
+
+    # Dynamo traces the function that it is given itself, allowed in the graph or not.
+    def bound(*args: Any, **kwargs: Any) -> Any:
+        return evaluate(*args, **kwargs)
+
+    def all_outputs(*args: Any, **kwargs: Any) -> Any:
+        return call(args, kwargs)[0]
+
+    describe(bound, op, "torch", all_outputs=all_outputs)
+    if inspect.Parameter.empty not in op.statics.values():
+        bound.__dict__["Function"] = default()
+    return bound
+
+
+def _ready(args: tuple[Any, ...]) -> bool:
+    """Whether the arguments can go to the Function as they are: the usual case, made fast."""
+    first = args[0]
+    if not isinstance(first, torch.Tensor):
+        return False
+    dtype, device = first.dtype, first.device
+    if dtype not in _FULL or autocast_on(device):
+        return False
+    for x in args[1:]:
+        if not isinstance(x, torch.Tensor) or x.dtype is not dtype or x.device != device:
+            return False
+    return True
+
+
+def _prepare(
+    op: Op, args: tuple[Any, ...]
+) -> tuple[tuple[torch.Tensor, ...], torch.dtype | None, str | None]:
+    """Tensors of one device and computing precision.
+
+    Also the dtype to give results back in, where that is a lower one, and the device type
+    whose autocast is on.
+
+    Raises:
+        ArgumentError: an argument is no tensor or number, or tensors are on two devices.
+    """
+    device = _device(op, args)
+    tensors = [x for x in args if isinstance(x, torch.Tensor) and inexact(x)]
+    shaped = [x for x in tensors if x.dim()] or tensors  # 0-d tensors do not promote others
+    dtypes = {x.dtype for x in shaped}
+    low = functools.reduce(torch.promote_types, dtypes, next(iter(dtypes), torch.float32))
+    bits = max((kind(d)[1] for d in dtypes), default=kind(torch.get_default_dtype())[1])
+    bits = max(bits, 32)
+    autocast = device.type if autocast_on(device) else None
+    back = low if kind(low)[1] == 16 and autocast is None else None
+    prepared = []
+    for x in args:
+        if isinstance(x, torch.Tensor):
+            name = kind(x.dtype)[0]
+            dtype = getattr(torch, DTYPES[name, bits]) if name else x.dtype
+            prepared.append(x.to(device=device, dtype=dtype))
+        else:
+            dtype = _number_dtype(x, bits)
+            prepared.append(torch.full((), x, dtype=dtype, device=device))
+    return tuple(prepared), back, autocast
+
+
+def _device(op: Op, args: tuple[Any, ...]) -> torch.device:
+    found: dict[torch.device, str] = {}
+    for name, x in zip(op.names, args, strict=True):
+        if isinstance(x, torch.Tensor):
+            if x.dim() or x.device.type != "cpu":
+                found.setdefault(x.device, name)
+            if x.dtype.is_floating_point and not inexact(x):
+                raise ArgumentError(
+                    f"{op.label}: {name} has dtype {x.dtype}; expected float16, bfloat16, "
+                    "float32 or float64"
+                )
+        elif not isinstance(x, _NUMBERS):
+            hint = "; convert it with torch.as_tensor" if hasattr(x, "__len__") else ""
+            raise ArgumentError(
+                f"{op.label}: {name} is a {type(x).__name__}; "
+                f"expected a torch.Tensor or a number{hint}"
+            )
+    if len(found) > 1:
+        where = ", ".join(f"{name} on {device}" for device, name in found.items())
+        raise ArgumentError(f"{op.label}: the arguments are on different devices: {where}")
+    if found:
+        return next(iter(found))
+    scalars = (x.device for x in args if isinstance(x, torch.Tensor))
+    return next(scalars, torch.get_default_device())
+
+
+def _number_dtype(x: Any, bits: int) -> torch.dtype:
+    if isinstance(x, bool | torch.SymBool):
+        return torch.bool
+    name = "complex" if isinstance(x, complex) else "real"
+    return getattr(torch, DTYPES[name, bits])
+
+
+def _give_back(y: torch.Tensor, back: torch.dtype) -> torch.Tensor:
+    return y.to(back) if y.dtype == torch.float32 else y

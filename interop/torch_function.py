@@ -1,0 +1,200 @@
+"""`torch.autograd.Function` classes: one for an op, one for what autodiff makes of a rule."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from twingrad.interop.rules import Arrays, Framework, Kernel, inexact
+from twingrad.interop.signature import Signature
+
+
+def make_function(kernel: Kernel, fw: Framework) -> Any:
+    """The Function of an op: forward, vjp and jvp are its hand-written ones."""
+    op = kernel.op
+    n_in = len(op.names)
+    tangents: dict[Any, Any] = {}
+
+    def forward(*inputs: torch.Tensor) -> Any:
+        return _fresh(kernel.evaluate(fw, inputs), inputs)
+
+    def backward(ctx: Any, *cts: torch.Tensor | None) -> Any:
+        if not any(ctx.needs_input_grad):
+            return (None,) * n_in
+        saved = ctx.saved_tensors
+        inputs, wanted = saved[:n_in], ctx.needs_input_grad
+        targets = [x.shape if want else None for x, want in zip(inputs, wanted, strict=True)]
+        with _no_autocast(saved[0]):
+            return tuple(kernel.pull(fw, cts, saved[n_in:], inputs, targets))
+
+    def jvp(ctx: Any, *dots: torch.Tensor | None) -> Any:
+        saved = ctx.saved_tensors
+        live = tuple(dot is not None and inexact(x) for dot, x in zip(dots, saved, strict=False))
+        if live not in tangents:
+            tangents[live] = _tangent_function(kernel, fw, live)
+        moving = [dot for dot, alive in zip(dots, live, strict=True) if alive]
+        with _no_autocast(saved[0]):
+            return tangents[live].apply(*saved, *moving)
+
+    return _build(op.name, op.signature, forward, backward, jvp, kernel=kernel)
+
+
+def make_autodiff(
+    name: str, signature: Signature, function: Callable[..., Arrays]
+) -> type[torch.autograd.Function]:
+    """A Function whose derivatives, of every order, are those of the given function.
+
+    Its jvp is another such Function: written out in the jvp, the tangent would have no
+    derivative in an outer forward mode.
+    """
+    pushes: dict[Any, Any] = {}
+
+    def forward(*args: torch.Tensor) -> Any:
+        return _fresh(function(*args), args)
+
+    def backward(ctx: Any, *cts: torch.Tensor | None) -> Any:
+        args, wanted = ctx.saved_tensors[: len(signature.inputs)], ctx.needs_input_grad
+        live = [i for i, want in enumerate(wanted) if want]
+        outs, pull = torch.func.vjp(_restrict(function, args, live), *[args[i] for i in live])
+        filled = [torch.zeros_like(y) if ct is None else ct for ct, y in zip(cts, outs, strict=True)]
+        found = dict(zip(live, pull(tuple(filled)), strict=True))
+        return tuple(found.get(i) for i in range(len(args)))
+
+    def jvp(ctx: Any, *dots: torch.Tensor | None) -> Any:
+        args = ctx.saved_tensors[: len(signature.inputs)]
+        live = tuple(i for i, dot in enumerate(dots) if dot is not None)
+        if live not in pushes:
+            pushes[live] = _push_function(name, signature, function, live)
+        return pushes[live].apply(*args, *[dots[i] for i in live])
+
+    return _build(name, signature, forward, backward, jvp)
+
+
+def _tangent_function(
+    kernel: Kernel, fw: Framework, live: tuple[bool, ...]
+) -> type[torch.autograd.Function]:
+    """The jvp rule of an op: (inputs, outputs, live tangents) -> tangents."""
+    n_in, n_out = len(live), len(kernel.op.signature.outputs)
+
+    def push(*args: torch.Tensor) -> Arrays:
+        moving = iter(args[n_in + n_out :])
+        dots = tuple(next(moving) if alive else None for alive in live)
+        return kernel.push(fw, dots, args[n_in : n_in + n_out], args[:n_in])
+
+    return make_autodiff(f"{kernel.op.name}_jvp", kernel.tangent_signature(live), push)
+
+
+def _push_function(
+    name: str, signature: Signature, function: Callable[..., Arrays], live: tuple[int, ...]
+) -> type[torch.autograd.Function]:
+    """The derivative of `function` along tangents of its `live` arguments."""
+    n_in = len(signature.inputs)
+
+    def push(*args: torch.Tensor) -> Arrays:
+        # Under vmap a tangent can have batch dimensions that its primal lacks, or the reverse.
+        shapes = extended.plan(tuple([x.shape for x in args])).aligned
+        args = tuple([x.reshape(shape) for x, shape in zip(args, shapes, strict=True)])
+        pairs = [torch.broadcast_tensors(args[i], dot) for i, dot in zip(live, args[n_in:])]
+        primals, dots = zip(*[(x.contiguous(), dot) for x, dot in pairs], strict=True)
+        return torch.func.jvp(_restrict(function, args[:n_in], live), primals, dots)[1]
+
+    inputs = signature.inputs + tuple(signature.inputs[i] for i in live)
+    extended = Signature(inputs, signature.outputs)
+    return make_autodiff(f"{name}_jvp", extended, push)
+
+
+def _restrict(
+    function: Callable[..., Arrays], args: Sequence[torch.Tensor], live: Sequence[int]
+) -> Callable[..., Arrays]:
+    """`function` of its `live` arguments, the others held fixed."""
+
+    def restricted(*moving: torch.Tensor) -> Arrays:
+        merged = list(args)
+        for i, x in zip(live, moving, strict=True):
+            merged[i] = x
+        return function(*merged)
+
+    return restricted
+
+
+def _build(
+    name: str,
+    signature: Signature,
+    forward: Callable[..., Any],
+    backward: Callable[..., Any],
+    jvp: Callable[..., Any],
+    **attributes: Any,
+) -> Any:
+    """The Function class itself, with a vmap rule that follows from the signature."""
+
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        outs = output if isinstance(output, tuple) else (output,)
+        fixed = [y for y in outs if not inexact(y)]
+        if fixed:
+            ctx.mark_non_differentiable(*fixed)
+        ctx.save_for_backward(*inputs, *outs)
+        ctx.save_for_forward(*inputs, *outs)
+        ctx.set_materialize_grads(False)
+
+    def vmap(info: Any, in_dims: Any, *inputs: torch.Tensor) -> Any:
+        outs = function.apply(*_lift(signature, in_dims, inputs))
+        return outs, (0,) * len(outs) if isinstance(outs, tuple) else 0
+
+    rules = {
+        "forward": forward,
+        "setup_context": setup_context,
+        "backward": backward,
+        "jvp": jvp,
+        "vmap": vmap,
+    }
+    members = {key: staticmethod(rule) for key, rule in rules.items()}
+    function: Any = type(name, (torch.autograd.Function,), {**members, **attributes})
+    return function
+
+
+def _lift(signature: Signature, in_dims: Any, inputs: Arrays) -> list[torch.Tensor]:
+    """Put the vmapped dimension in front, as one more batch dimension of each input."""
+    shapes = tuple(
+        x.shape if dim is None else x.shape[:dim] + x.shape[dim + 1 :]
+        for x, dim in zip(inputs, in_dims, strict=True)
+    )
+    aligned = signature.plan(shapes).aligned
+    lifted = []
+    for x, dim, shape in zip(inputs, in_dims, aligned, strict=True):
+        if dim is not None:
+            x = x.movedim(dim, 0)
+            if x.dim() <= len(shape):
+                x = x.reshape((x.shape[0], *shape))
+        lifted.append(x)
+    return lifted
+
+
+def _fresh(outs: Arrays, inputs: Arrays) -> Any:
+    """The outputs as a Function must return them: none of them an input itself."""
+    fresh = tuple([y.view_as(y) if any(y is x for x in inputs) else y for y in outs])
+    return fresh[0] if len(fresh) == 1 else fresh
+
+
+def _no_autocast(like: torch.Tensor) -> Any:
+    """Rules run in the precision of their inputs, also where backward is called in autocast."""
+    return torch.autocast(like.device.type, enabled=False) if autocast_on(like) else _NOTHING
+
+
+def autocast_on(x: torch.Tensor | torch.device) -> bool:
+    """Whether operations on this tensor's (or device's) type would change their dtype."""
+    device = x.type if isinstance(x, torch.device) else x.device.type
+    return _has_autocast(device) and torch.is_autocast_enabled(device)
+
+
+_has_autocast = functools.cache(torch.amp.is_autocast_available)
+
+
+class _Nothing:
+    def __enter__(self) -> None: ...
+    def __exit__(self, *_: Any) -> None: ...
+
+
+_NOTHING = _Nothing()

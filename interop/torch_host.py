@@ -1,0 +1,60 @@
+"""Host functions in torch: one operator, which every host op of every user goes through.
+
+``twingrad::host(Tensor[] inputs, str kernel) -> Tensor[]`` has a real implementation, which
+calls NumPy, and a fake one, which promises shapes and dtypes.  Eager calls, torch.func,
+torch.compile, torch.export and meta tensors all see one ordinary operator.  It has no
+derivative of its own: the Function around it supplies the rules.
+"""
+
+from __future__ import annotations
+
+import itertools
+import weakref
+from collections.abc import Sequence
+
+import torch
+
+from twingrad.interop.numpy import call_host as call_numpy
+from twingrad.interop.numpy import host_dtype
+from twingrad.interop.rules import Arrays, Kernel
+
+# Kernels by a name that is the same in every process: compiled graphs hold it, and caches
+# of compiled graphs outlive the process.
+_KERNELS: weakref.WeakValueDictionary[str, Kernel] = weakref.WeakValueDictionary()
+_NAMES: weakref.WeakKeyDictionary[Kernel, str] = weakref.WeakKeyDictionary()
+
+
+def call_host(kernel: Kernel, inputs: Arrays) -> Arrays:
+    """Call a host op's function once on the whole batch; inputs have one batch rank."""
+    return tuple(torch.ops.twingrad.host(list(inputs), _NAMES.get(kernel) or _name(kernel)))
+
+
+def _name(kernel: Kernel) -> str:
+    op = kernel.op
+    stem = f"{op.__module__}.{op.label}{kernel.static or ''}"
+    for number in itertools.count(1):
+        name = stem if number == 1 else f"{stem} #{number}"
+        if _KERNELS.setdefault(name, kernel) is kernel:
+            break
+    _NAMES[kernel] = name
+    return name
+
+
+def _real(inputs: Sequence[torch.Tensor], kernel: str) -> list[torch.Tensor]:
+    found = _KERNELS[kernel]
+    device = inputs[0].device
+    arrays = tuple(x.detach().resolve_conj().resolve_neg().cpu().numpy() for x in inputs)
+    outs = call_numpy(found, arrays, found.plan(arrays))
+    return [torch.from_numpy(y).to(device) for y in outs]
+
+
+def _fake(inputs: Sequence[torch.Tensor], kernel: str) -> list[torch.Tensor]:
+    found = _KERNELS[kernel]
+    dtype = getattr(torch, host_dtype(tuple(inputs)))
+    return [inputs[0].new_empty(shape, dtype=dtype) for shape in found.plan(inputs).outputs]
+
+
+_LIBRARY = torch.library.Library("twingrad", "FRAGMENT")
+_LIBRARY.define("host(Tensor[] inputs, str kernel) -> Tensor[]")
+_LIBRARY.impl("host", _real, "CompositeExplicitAutograd")
+torch.library.register_fake("twingrad::host", _fake, lib=_LIBRARY)
