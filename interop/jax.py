@@ -119,10 +119,11 @@ def _differentiable(kernel: Kernel) -> Any:
 
     @jax.custom_jvp
     def function(*inputs: Any) -> Arrays:
-        return kernel.evaluate(JAX, inputs)
+        return kernel.evaluate(JAX, _arrays(inputs))
 
     @functools.partial(function.defjvp, symbolic_zeros=True)
     def rule(primals: Arrays, tangents: Arrays) -> tuple[Arrays, Arrays]:
+        primals = _arrays(primals)
         outs = function(*primals)
         return outs, apply_linear(kernel, JAX, primals, outs, tangents)
 
@@ -134,10 +135,10 @@ def _custom_vjp(kernel: Kernel) -> Any:
 
     @jax.custom_vjp
     def function(*inputs: Any) -> Arrays:
-        return kernel.evaluate(JAX, inputs)
+        return kernel.evaluate(JAX, _arrays(inputs))
 
     def fwd(*primals: Any) -> Any:
-        inputs = tuple(p.value for p in primals)
+        inputs = _arrays(tuple([p.value for p in primals]))
         outs = kernel.evaluate(JAX, inputs)
         return outs, (inputs, outs)
 
@@ -156,6 +157,11 @@ def _custom_vjp(kernel: Kernel) -> Any:
     function.defvjp(fwd, bwd, symbolic_zeros=True)
     functools.update_wrapper(function, kernel.op.forward)
     return function
+
+
+def _arrays(values: Arrays) -> Arrays:
+    """Arrays, also where JAX hands a rule the Python number that a tracer stood for."""
+    return tuple([x if hasattr(x, "shape") else jnp.asarray(x) for x in values])
 
 
 def _prepare(op: Op, args: tuple[Any, ...]) -> tuple[Arrays, Any]:

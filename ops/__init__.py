@@ -4,4 +4,14 @@ One file holds one op.  This module imports no framework.
 """
 
 from twingrad.ops.log1mexp import log1mexp as log1mexp
+from twingrad.ops.log_ndtr_diff import log_ndtr_diff as log_ndtr_diff
 from twingrad.ops.rosenbrock import rosenbrock as rosenbrock
+from twingrad.ops.truncated_mixture_log_normalizer import (
+    truncated_mixture_log_normalizer as truncated_mixture_log_normalizer,
+)
+from twingrad.ops.truncated_mixture_log_weights import (
+    truncated_mixture_log_weights as truncated_mixture_log_weights,
+)
+from twingrad.ops.truncated_mixture_weights import (
+    truncated_mixture_weights as truncated_mixture_weights,
+)

@@ -27,7 +27,7 @@ addition", BIT 5 (1965) (the rounding error of a sum).
 
 from typing import Any, NamedTuple
 
-from ._special import erfcx
+from twingrad.ops._special import erfcx
 
 Arrays = tuple[Any, Any]
 
