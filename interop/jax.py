@@ -26,7 +26,7 @@ from jax.custom_derivatives import SymbolicZero
 
 from twingrad.interop.binding import describe, split_call
 from twingrad.interop.errors import ArgumentError
-from twingrad.interop.jax_linear import apply_linear, sum_to, vary_alike
+from twingrad.interop.jax_linear import apply_linear, as_arrays, sum_to, vary_alike
 from twingrad.interop.numpy import call_host, host_dtype
 from twingrad.interop.op import Op
 from twingrad.interop.rules import DTYPES, Arrays, Kernel, inexact, kind
@@ -119,11 +119,11 @@ def _differentiable(kernel: Kernel) -> Any:
 
     @jax.custom_jvp
     def function(*inputs: Any) -> Arrays:
-        return kernel.evaluate(JAX, _arrays(inputs))
+        return kernel.evaluate(JAX, as_arrays(inputs))
 
     @functools.partial(function.defjvp, symbolic_zeros=True)
     def rule(primals: Arrays, tangents: Arrays) -> tuple[Arrays, Arrays]:
-        primals = _arrays(primals)
+        primals = as_arrays(primals)
         outs = function(*primals)
         return outs, apply_linear(kernel, JAX, primals, outs, tangents)
 
@@ -135,10 +135,10 @@ def _custom_vjp(kernel: Kernel) -> Any:
 
     @jax.custom_vjp
     def function(*inputs: Any) -> Arrays:
-        return kernel.evaluate(JAX, _arrays(inputs))
+        return kernel.evaluate(JAX, as_arrays(inputs))
 
     def fwd(*primals: Any) -> Any:
-        inputs = _arrays(tuple([p.value for p in primals]))
+        inputs = as_arrays(tuple([p.value for p in primals]))
         outs = kernel.evaluate(JAX, inputs)
         return outs, (inputs, outs)
 
@@ -157,11 +157,6 @@ def _custom_vjp(kernel: Kernel) -> Any:
     function.defvjp(fwd, bwd, symbolic_zeros=True)
     functools.update_wrapper(function, kernel.op.forward)
     return function
-
-
-def _arrays(values: Arrays) -> Arrays:
-    """Arrays, also where JAX hands a rule the Python number that a tracer stood for."""
-    return tuple([x if hasattr(x, "shape") else jnp.asarray(x) for x in values])
 
 
 def _prepare(op: Op, args: tuple[Any, ...]) -> tuple[Arrays, Any]:

@@ -14,6 +14,7 @@ vmap, jit, scan, checkpoint, linearize, export, all nestings of both modes.
 from __future__ import annotations
 
 import functools
+import numbers
 from typing import Any
 
 import jax
@@ -57,6 +58,7 @@ def apply_linear(
 def _split(args: Arrays, kernel: Kernel) -> tuple[Arrays, Arrays, Arrays]:
     n_in = len(kernel.op.signature.inputs)
     n_fixed = n_in + len(kernel.op.signature.outputs)
+    args = as_arrays(args)
     return args[:n_in], args[n_in:n_fixed], args[n_fixed:]
 
 
@@ -120,6 +122,7 @@ def _transpose(cts: Any, *args: Any, kernel: Kernel, fw: Framework, live: Any) -
 def _batch(args: Arrays, dims: Any, **params: Any) -> tuple[Any, Any]:
     """Put the mapped dimension in front as one more batch dimension."""
     kernel = params["kernel"]
+    args = as_arrays(args)
     size = next(x.shape[d] for x, d in zip(args, dims, strict=True) if d is not None)
     args = tuple(
         x if d is None else jnp.moveaxis(x, d, 0) for x, d in zip(args, dims, strict=True)
@@ -146,6 +149,13 @@ ad.primitive_jvps[linear_p] = _jvp
 ad.primitive_transposes[linear_p] = _transpose
 batching.primitive_batchers[linear_p] = _batch
 mlir.register_lowering(linear_p, mlir.lower_fun(_push, multiple_results=True))
+
+
+def as_arrays(values: Arrays) -> Arrays:
+    """Arrays, also where JAX hands over the Python number that a tracer stood for."""
+    return tuple(
+        [jnp.asarray(x) if isinstance(x, numbers.Number) else x for x in values]
+    )
 
 
 def _varying(x: Any) -> frozenset[Any]:

@@ -55,7 +55,8 @@ class Op:
         self.vjp_on_host = self.jvp_on_host = False
         self.bound: dict[str, Any] = {}
         self.visible = len(signature.outputs) - hidden
-        self.label = f"{name} {signature}"
+        shown = Signature(signature.inputs, signature.outputs[: self.visible])
+        self.label = f"{name} {shown}"
         self.__name__ = self.__qualname__ = name
         self.__doc__ = forward.__doc__
         self.__module__ = forward.__module__
