@@ -36,7 +36,9 @@ def describe(function: Callable[..., Any], op: Op, framework: str, **attributes:
     ]
     array = _ARRAY_TYPES[framework]
     doc = inspect.getdoc(op.forward) or ""
-    function.__doc__ = f"{doc}\n\nSignature: ``{op.label.partition(' ')[2]}``; arrays are `{array}`.".lstrip()
+    function.__doc__ = (
+        f"{doc}\n\nSignature: ``{op.label.partition(' ')[2]}``; arrays are `{array}`.".lstrip()
+    )
     function.__dict__.update(attributes, op=op)
     try:
         function.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]

@@ -107,7 +107,7 @@ def _transpose(cts: Any, *args: Any, kernel: Kernel, fw: Framework, live: Any) -
     seeds: Arrays = tuple(next(given) if inexact(y) else None for y in outs)
     seeds = tuple(None if isinstance(ct, ad.Zero) else ct for ct in seeds)
     avals = iter(moving)
-    at = [next(avals) if alive else None for alive in live]
+    at: list[Any] = [next(avals) if alive else None for alive in live]
     targets = [x.aval.shape if ad.is_undefined_primal(x) else None for x in at]
     fixed: list[Any] = [None] * (len(inputs) + len(outs))
     if all(ct is None for ct in seeds):
@@ -124,12 +124,8 @@ def _batch(args: Arrays, dims: Any, **params: Any) -> tuple[Any, Any]:
     kernel = params["kernel"]
     args = as_arrays(args)
     size = next(x.shape[d] for x, d in zip(args, dims, strict=True) if d is not None)
-    args = tuple(
-        x if d is None else jnp.moveaxis(x, d, 0) for x, d in zip(args, dims, strict=True)
-    )
-    shapes = tuple(
-        x.shape if d is None else x.shape[1:] for x, d in zip(args, dims, strict=True)
-    )
+    args = tuple(x if d is None else jnp.moveaxis(x, d, 0) for x, d in zip(args, dims, strict=True))
+    shapes = tuple(x.shape if d is None else x.shape[1:] for x, d in zip(args, dims, strict=True))
     aligned = kernel.tangent_signature(params["live"]).plan(shapes).aligned
     n_in, n_out = len(kernel.op.signature.inputs), len(kernel.op.signature.outputs)
     lifted = []
@@ -153,14 +149,14 @@ mlir.register_lowering(linear_p, mlir.lower_fun(_push, multiple_results=True))
 
 def as_arrays(values: Arrays) -> Arrays:
     """Arrays, also where JAX hands over the Python number that a tracer stood for."""
-    return tuple(
-        [jnp.asarray(x) if isinstance(x, numbers.Number) else x for x in values]
-    )
+    return tuple([jnp.asarray(x) if isinstance(x, numbers.Number) else x for x in values])
 
 
 def _varying(x: Any) -> frozenset[Any]:
     """The mesh axes of an enclosing shard_map along which an array (or type) varies."""
-    found = getattr(x if hasattr(x, "manual_axis_type") else jax.typeof(x), "manual_axis_type", None)
+    found = getattr(
+        x if hasattr(x, "manual_axis_type") else jax.typeof(x), "manual_axis_type", None
+    )
     return frozenset() if found is None else found.varying
 
 

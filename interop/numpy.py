@@ -99,9 +99,7 @@ def _flat(x: np.ndarray, batch: tuple[int, ...], rank: int, size: int) -> np.nda
     return flat
 
 
-def _result(
-    op: Op, y: Any, size: int, shape: tuple[int, ...], rank: int, dtype: str
-) -> np.ndarray:
+def _result(op: Op, y: Any, size: int, shape: tuple[int, ...], rank: int, dtype: str) -> np.ndarray:
     y = np.asarray(y)
     core = shape[rank:]
     if y.shape == (1, *core):

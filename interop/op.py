@@ -50,8 +50,8 @@ class Op:
         self.forward, self.signature = forward, signature
         self.name, self.names, self.statics = name, names, statics
         self.host, self.hidden = host, hidden
-        self.vjp: Rule | None = None
-        self.jvp: Rule | None = None
+        self.vjp: Any = None  # a Rule, once def_vjp has been called
+        self.jvp: Any = None
         self.vjp_on_host = self.jvp_on_host = False
         self.bound: dict[str, Any] = {}
         self.visible = len(signature.outputs) - hidden
@@ -71,6 +71,10 @@ class Op:
         """Evaluate inside a rule, with the binder that `xp` belongs to: all outputs."""
         return _binder(xp).bind(self).all_outputs(*inputs, **static)
 
+    @overload
+    def def_vjp(self, rule: None = None, *, host: bool | None = None) -> Callable[[Rule], Rule]: ...
+    @overload
+    def def_vjp(self, rule: Rule, *, host: bool | None = None) -> Rule: ...
     def def_vjp(self, rule: Any = None, *, host: bool | None = None) -> Any:
         """Set the rule for reverse mode: ``rule(xp, ct, out, *inputs, **static)``.
 
@@ -85,6 +89,10 @@ class Op:
         """
         return self._set("vjp", rule, host)
 
+    @overload
+    def def_jvp(self, rule: None = None, *, host: bool | None = None) -> Callable[[Rule], Rule]: ...
+    @overload
+    def def_jvp(self, rule: Rule, *, host: bool | None = None) -> Rule: ...
     def def_jvp(self, rule: Any = None, *, host: bool | None = None) -> Any:
         """Set the rule for forward mode: ``rule(xp, tangents, out, *inputs, **static)``.
 

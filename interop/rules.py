@@ -44,7 +44,9 @@ def inexact(array: Array) -> bool:
 class Framework(Protocol):
     """What a binder must know of its framework."""
 
-    xp: Any
+    @property
+    def xp(self) -> Any:
+        """The array-API namespace that rules are written against."""
 
     def host(self, kernel: Kernel, inputs: Arrays, plan: Plan) -> Arrays:
         """Call a host op's NumPy function, in a way that the framework's compiler takes."""
@@ -137,7 +139,9 @@ class Kernel:
         for i in range(n_in):
             if live[i]:
                 if found[i] is not None:
-                    gradients[i] = self._gradient(fw, i, found[i], inputs[i], targets[i], plan, slot)
+                    gradients[i] = self._gradient(
+                        fw, i, found[i], inputs[i], targets[i], plan, slot
+                    )
                 slot += 1
         return gradients
 
@@ -171,10 +175,7 @@ class Kernel:
         found = as_tuple(op.jvp(fw.xp, dots, out, *inputs_, **self.keywords))
         self._count(found, len(outs), "its jvp")
         return tuple(
-            [
-                self._tangent_of(fw, i, dot, outs[i], plan.outputs[i])
-                for i, dot in enumerate(found)
-            ]
+            [self._tangent_of(fw, i, dot, outs[i], plan.outputs[i]) for i, dot in enumerate(found)]
         )
 
     def tangent_signature(self, live: tuple[bool, ...]) -> Signature:

@@ -153,9 +153,7 @@ def _make_plan(signature: Signature, shapes: tuple[Shape, ...]) -> Plan:
         aligned=tuple(b + core for b, core in zip(padded, cores, strict=True)),
         padded=any(len(b) != rank for b in batches),
         full=tuple(batch + core for core in cores),
-        summed=tuple(
-            tuple(axis for axis in range(rank) if batch[axis] != b[axis]) for b in padded
-        ),
+        summed=tuple(tuple(axis for axis in range(rank) if batch[axis] != b[axis]) for b in padded),
         outputs=tuple(batch + core_shape(core) for core in signature.outputs),
     )
 

@@ -56,7 +56,8 @@ class _Torch:
     def from_framework(self, cotangent: torch.Tensor) -> torch.Tensor:
         return cotangent.conj() if cotangent.is_complex() else cotangent
 
-    to_framework = from_framework
+    def to_framework(self, gradient: torch.Tensor) -> torch.Tensor:
+        return gradient.conj() if gradient.is_complex() else gradient
 
 
 TORCH = _Torch()
@@ -100,13 +101,14 @@ def _make(op: Op) -> Any:
         with torch.autocast(autocast, enabled=False):
             return target.apply(*args), back
 
-    @torch.compiler.allow_in_graph
     def evaluate(*args: Any, **kwargs: Any) -> Any:
         outs, back = call(args, kwargs)
         if visible == 1:
             out = outs if isinstance(outs, torch.Tensor) else outs[0]
             return out if back is None else _give_back(out, back)
         return tuple([y if back is None else _give_back(y, back) for y in outs[:visible]])
+
+    torch.compiler.allow_in_graph(evaluate)
 
     # Dynamo traces the function that it is given itself, allowed in the graph or not.
     def bound(*args: Any, **kwargs: Any) -> Any:
@@ -193,7 +195,7 @@ def _device(op: Op, args: tuple[Any, ...]) -> torch.device:
     return next(scalars, torch.get_default_device())
 
 
-def _number_dtype(x: Any, bits: int) -> torch.dtype:
+def _number_dtype(x: Any, bits: int) -> Any:
     if isinstance(x, bool | torch.SymBool):
         return torch.bool
     name = "complex" if isinstance(x, complex) else "real"

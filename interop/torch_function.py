@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -27,7 +28,9 @@ def make_function(kernel: Kernel, fw: Framework) -> Any:
         saved = ctx.saved_tensors
         inputs, wanted = saved[:n_in], ctx.needs_input_grad
         targets = [x.shape if want else None for x, want in zip(inputs, wanted, strict=True)]
-        with _no_autocast(saved[0]):
+        if not autocast_on(saved[0]):
+            return tuple(kernel.pull(fw, cts, saved[n_in:], inputs, targets))
+        with torch.autocast(saved[0].device.type, enabled=False):
             return tuple(kernel.pull(fw, cts, saved[n_in:], inputs, targets))
 
     def jvp(ctx: Any, *dots: torch.Tensor | None) -> Any:
@@ -36,15 +39,15 @@ def make_function(kernel: Kernel, fw: Framework) -> Any:
         if live not in tangents:
             tangents[live] = _tangent_function(kernel, fw, live)
         moving = [dot for dot, alive in zip(dots, live, strict=True) if alive]
-        with _no_autocast(saved[0]):
+        if not autocast_on(saved[0]):
+            return tangents[live].apply(*saved, *moving)
+        with torch.autocast(saved[0].device.type, enabled=False):
             return tangents[live].apply(*saved, *moving)
 
     return _build(op.name, op.signature, forward, backward, jvp, kernel=kernel)
 
 
-def make_autodiff(
-    name: str, signature: Signature, function: Callable[..., Arrays]
-) -> type[torch.autograd.Function]:
+def make_autodiff(name: str, signature: Signature, function: Callable[..., Arrays]) -> Any:
     """A Function whose derivatives, of every order, are those of the given function.
 
     Its jvp is another such Function: written out in the jvp, the tangent would have no
@@ -58,8 +61,9 @@ def make_autodiff(
     def backward(ctx: Any, *cts: torch.Tensor | None) -> Any:
         args, wanted = ctx.saved_tensors[: len(signature.inputs)], ctx.needs_input_grad
         live = [i for i, want in enumerate(wanted) if want]
-        outs, pull = torch.func.vjp(_restrict(function, args, live), *[args[i] for i in live])
-        filled = [torch.zeros_like(y) if ct is None else ct for ct, y in zip(cts, outs, strict=True)]
+        outs, pull, *_ = torch.func.vjp(_restrict(function, args, live), *[args[i] for i in live])
+        pairs = zip(cts, outs, strict=True)
+        filled = [torch.zeros_like(y) if ct is None else ct for ct, y in pairs]
         found = dict(zip(live, pull(tuple(filled)), strict=True))
         return tuple(found.get(i) for i in range(len(args)))
 
@@ -73,9 +77,7 @@ def make_autodiff(
     return _build(name, signature, forward, backward, jvp)
 
 
-def _tangent_function(
-    kernel: Kernel, fw: Framework, live: tuple[bool, ...]
-) -> type[torch.autograd.Function]:
+def _tangent_function(kernel: Kernel, fw: Framework, live: tuple[bool, ...]) -> Any:
     """The jvp rule of an op: (inputs, outputs, live tangents) -> tangents."""
     n_in, n_out = len(live), len(kernel.op.signature.outputs)
 
@@ -89,15 +91,17 @@ def _tangent_function(
 
 def _push_function(
     name: str, signature: Signature, function: Callable[..., Arrays], live: tuple[int, ...]
-) -> type[torch.autograd.Function]:
+) -> Any:
     """The derivative of `function` along tangents of its `live` arguments."""
     n_in = len(signature.inputs)
 
-    def push(*args: torch.Tensor) -> Arrays:
+    def push(*args: torch.Tensor) -> Any:
         # Under vmap a tangent can have batch dimensions that its primal lacks, or the reverse.
         shapes = extended.plan(tuple([x.shape for x in args])).aligned
         args = tuple([x.reshape(shape) for x, shape in zip(args, shapes, strict=True)])
-        pairs = [torch.broadcast_tensors(args[i], dot) for i, dot in zip(live, args[n_in:])]
+        pairs = [
+            torch.broadcast_tensors(args[i], dot) for i, dot in zip(live, args[n_in:], strict=True)
+        ]
         primals, dots = zip(*[(x.contiguous(), dot) for x, dot in pairs], strict=True)
         return torch.func.jvp(_restrict(function, args[:n_in], live), primals, dots)[1]
 
@@ -130,6 +134,8 @@ def _build(
 ) -> Any:
     """The Function class itself, with a vmap rule that follows from the signature."""
 
+    function: Any
+
     def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
         outs = output if isinstance(output, tuple) else (output,)
         fixed = [y for y in outs if not inexact(y)]
@@ -143,16 +149,35 @@ def _build(
         outs = function.apply(*_lift(signature, in_dims, inputs))
         return outs, (0,) * len(outs) if isinstance(outs, tuple) else 0
 
-    rules = {
+    rules: dict[str, Callable[..., Any]] = {
         "forward": forward,
         "setup_context": setup_context,
         "backward": backward,
         "jvp": jvp,
         "vmap": vmap,
     }
-    members = {key: staticmethod(rule) for key, rule in rules.items()}
-    function: Any = type(name, (torch.autograd.Function,), {**members, **attributes})
+    vars(forward)["__signature__"] = _AsGiven()
+    members: dict[str, Any] = {key: staticmethod(rule) for key, rule in rules.items()}
+    function = type(name, (torch.autograd.Function,), {**members, **attributes})
     return function
+
+
+class _AsGiven(inspect.Signature):
+    """The signature of a forward that takes its arguments as they come.
+
+    `Function.apply` binds its arguments to the signature of forward at every call, which
+    costs more than the rest of a small op; there are no defaults here that it could find.
+    """
+
+    def bind(self, *args: Any, **kwargs: Any) -> Any:
+        return _Arguments(args, kwargs)
+
+
+class _Arguments(NamedTuple):
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+
+    def apply_defaults(self) -> None: ...
 
 
 def _lift(signature: Signature, in_dims: Any, inputs: Arrays) -> list[torch.Tensor]:
@@ -176,11 +201,6 @@ def _fresh(outs: Arrays, inputs: Arrays) -> Any:
     """The outputs as a Function must return them: none of them an input itself."""
     fresh = tuple([y.view_as(y) if any(y is x for x in inputs) else y for y in outs])
     return fresh[0] if len(fresh) == 1 else fresh
-
-
-def _no_autocast(like: torch.Tensor) -> Any:
-    """Rules run in the precision of their inputs, also where backward is called in autocast."""
-    return torch.autocast(like.device.type, enabled=False) if autocast_on(like) else _NOTHING
 
 
 def autocast_on(x: torch.Tensor | torch.device) -> bool:

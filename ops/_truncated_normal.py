@@ -47,7 +47,7 @@ def interval_jvp(xp: Any, tangents: Arrays, out: Arrays, dead: Any, *inputs: Any
 
 # The transpose of the rule above.  A cotangent is None where nobody differentiates that
 # output; for a first derivative only that of F is there.
-def interval_vjp(xp: Any, cts: Arrays, out: Arrays, dead: Any, *inputs: Any) -> Arrays:
+def interval_vjp(xp: Any, cts: Arrays, out: Arrays, dead: Any, *inputs: Any) -> Any:
     """The gradients of mean, scale, lower, upper, in the broadcast shape."""
     f, mu, h, t, w = out
     f_bar, mu_bar, h_bar, t_direct, w_direct = cts

@@ -6,9 +6,9 @@ from twingrad import ops
 from twingrad.interop import Op
 from twingrad.interop.jax import bind
 
-__all__ = [name for name, op in vars(ops).items() if isinstance(op, Op)]
-globals().update({name: bind(getattr(ops, name)) for name in __all__})
+_NAMES = [name for name, op in vars(ops).items() if isinstance(op, Op)]
+globals().update({name: bind(getattr(ops, name)) for name in _NAMES})
 
 
 def __getattr__(name: str) -> Any:
-    raise AttributeError(f"twingrad.ops.jax has no op {name!r}; it has {', '.join(__all__)}")
+    raise AttributeError(f"twingrad.ops.jax has no op {name!r}; it has {', '.join(_NAMES)}")

@@ -15,7 +15,7 @@ from twingrad.interop import define
 
 
 @define("(n)->()", host=True)
-def rosenbrock(xp: Any, x: np.ndarray, *, a: float = 1.0, b: float = 5.0) -> np.ndarray:
+def rosenbrock(xp: Any, x: np.ndarray, *, a: float = 1.0, b: float = 5.0) -> Any:
     """sum_i (a - x_i)^2 + b (x_{i+1} - x_i^2)^2, for i = 1 .. n-1.
 
     Computed by NumPy on the host, once for a whole batch; differentiable twice.
@@ -39,7 +39,7 @@ def rosenbrock(xp: Any, x: np.ndarray, *, a: float = 1.0, b: float = 5.0) -> np.
 #   df/dx_i     = -2 (a - x_i) - 4 b x_i d_i     from the term i
 #   df/dx_{i+1} = 2 b d_i
 @define("(n)->(n)", host=True)
-def rosenbrock_gradient(xp: Any, x: np.ndarray, *, a: float, b: float) -> np.ndarray:
+def rosenbrock_gradient(xp: Any, x: np.ndarray, *, a: float, b: float) -> Any:
     """The gradient of `rosenbrock`, shape (n)."""
     left, right = x[..., :-1], x[..., 1:]
     step = right - left**2
@@ -52,7 +52,7 @@ def rosenbrock_gradient(xp: Any, x: np.ndarray, *, a: float, b: float) -> np.nda
 # The Hessian of the term i in (x_i, x_{i+1}):
 #   [2 - 4 b (x_{i+1} - 3 x_i^2),  -4 b x_i;  -4 b x_i,  2 b]
 @define("(n),(n)->(n)", host=True)
-def rosenbrock_hvp(xp: Any, x: np.ndarray, v: np.ndarray, *, a: float, b: float) -> np.ndarray:
+def rosenbrock_hvp(xp: Any, x: np.ndarray, v: np.ndarray, *, a: float, b: float) -> Any:
     """The Hessian of `rosenbrock` at x times the vector v, shape (n)."""
     left, right = x[..., :-1], x[..., 1:]
     v_left, v_right = v[..., :-1], v[..., 1:]

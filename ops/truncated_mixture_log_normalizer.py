@@ -59,9 +59,7 @@ def _(
     mass_bar = p_bar * weights
     mass_bar = mass_bar if f_bar is None else mass_bar + f_bar
     inputs = means, scales, lower[..., None], upper[..., None]
-    m_bar, s_bar, lo_bar, hi_bar = interval_vjp(
-        xp, (mass_bar, *rest), tuple(parts), dead, *inputs
-    )
+    m_bar, s_bar, lo_bar, hi_bar = interval_vjp(xp, (mass_bar, *rest), tuple(parts), dead, *inputs)
     return m_bar, s_bar, p_bar, xp.sum(lo_bar, axis=-1), xp.sum(hi_bar, axis=-1)
 
 

@@ -1,0 +1,1 @@
+"""The experiments of twingrad; `make experiments` runs them all."""

@@ -1,0 +1,54 @@
+"""Inputs at which textbook formulas fail and the ops promise full accuracy."""
+
+from math import inf
+
+LOG_PROBABILITIES = {
+    f"x = {x:g}": (x,)
+    for x in (-1e-300, -1e-30, -1e-10, -1e-3, -0.6931471805599453, -0.7, -1, -10, -80, -700)
+}
+
+_WIDTHS = [
+    (0.3, 1e-6), (0.3, 1e-10), (-0.3, 1e-6), (-0.3, 1e-10), (5.0, 1e-6), (-5.0, 1e-6),
+    (5.0, 1e-10), (35.0, 1e-6), (-35.0, 1e-6), (3.0, 1e-7), (0.0, 1e-10),
+]  # fmt: skip
+
+# (name, lower, upper)
+_WINDOWS = [
+    *[(f"right {n} sigma", n, n + 1.0) for n in (6.0, 9.0, 13.0, 20.0, 35.0)],
+    *[(f"left {n} sigma", -n - 1.0, -n) for n in (6.0, 9.0, 13.0, 20.0, 35.0)],
+    *[(f"width {w:g} at {x:g}", x, x + w) for x, w in _WIDTHS],
+    ("centre", -0.5, 1.5),
+    ("both tails", -30.0, 30.0),
+    ("upper inf", 0.4, inf),
+    ("lower -inf", -inf, 0.4),
+    ("both inf", -inf, inf),
+    ("upper inf, lower 35", 35.0, inf),
+    ("lower -inf, upper -35", -inf, -35.0),
+    ("upper inf, lower -35", -35.0, inf),
+    ("about zero", -1e-8, 1e-8),
+]
+
+INTERVALS = {name: (lower, upper) for name, lower, upper in _WINDOWS}
+
+# One law next to two others, so that all three matter in every window.
+_MEANS, _SCALES, _WEIGHTS = (-0.02, 0.0, 0.03), (1.01, 1.0, 0.99), (0.2, 0.5, 0.3)
+_UNLIKE = (-0.4, 0.3, 1.1), (0.7, 1.2, 0.9), _WEIGHTS
+
+MIXTURES = {
+    **{
+        f"{name}, alike": (_MEANS, _SCALES, _WEIGHTS, lower, upper)
+        for name, lower, upper in _WINDOWS
+    },
+    **{f"{name}, unlike": (*_UNLIKE, lower, upper) for name, lower, upper in _WINDOWS},
+    "a weight 0": (_UNLIKE[0], _UNLIKE[1], (0.0, 0.5, 0.3), -0.5, 1.5),
+    "two weights 0": (_UNLIKE[0], _UNLIKE[1], (0.0, 0.5, 0.0), -0.5, 1.5),
+    "a weight 0, right 9 sigma": (_UNLIKE[0], _UNLIKE[1], (0.2, 0.0, 0.3), 9.0, 10.0),
+    "a weight 0, upper inf": (_UNLIKE[0], _UNLIKE[1], (0.2, 0.0, 0.3), 0.5, inf),
+    "scale 1e-30 inside": (_UNLIKE[0], (0.7, 1e-30, 0.9), _WEIGHTS, -0.5, 1.5),
+    "scale 1e-30 left of it": (_UNLIKE[0], (1e-30, 1.2, 0.9), _WEIGHTS, 0.0, 1.5),
+    "scale 1e-30 right of it": (_UNLIKE[0], (0.7, 1.2, 1e-30), _WEIGHTS, -0.5, 0.9),
+    "scale 1e-30, upper inf": (_UNLIKE[0], (0.7, 1e-30, 0.9), _WEIGHTS, -0.5, inf),
+    "scale 1e10": (_UNLIKE[0], (0.7, 1e10, 0.9), _WEIGHTS, -0.5, 1.5),
+    "large unit": ((-40.0, 30.0, 110.0), (70.0, 120.0, 90.0), _WEIGHTS, -50.0, 150.0),
+    "mean far from 0": ((1000.25, 1000.5, 1001.0), (0.7, 1.2, 0.9), _WEIGHTS, 1000.0, 1001.5),
+}

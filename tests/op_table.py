@@ -1,0 +1,119 @@
+"""One row per op: inputs, independent references, hard inputs, tolerances, capabilities.
+
+The conformance suite runs every property on every row; a new op needs one more row here.
+Known failures are data of the row, each with its reason, and strict.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from tests.hard_inputs import INTERVALS, LOG_PROBABILITIES, MIXTURES
+from tests.references import textbook, truth
+from twingrad import ops
+from twingrad.interop import Op
+
+SIZES = {"k": 3, "n": 4}  # unequal, so that a transposed result has the wrong shape
+
+Shape = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Row:
+    """What the suite must know of an op.
+
+    Attributes:
+        op: the op.
+        boxes: for each argument the interval of its random values: moderate, where the
+            textbook formula is accurate.
+        textbook: textbook(lib, *inputs, **static), differentiable by the framework.
+        truth: the mpmath closed form, see `tests.references.truth`.
+        hard: name -> inputs at which accuracy is promised.
+        order: how many derivatives are known; one more raises MissingRuleError.
+        ulps: error bound of the value at random inputs, in units in the last place.
+        agreement: bound on the difference between frameworks, in ulps of the largest entry
+            of each array.
+        agreement_reason: why it is more than the 16 that the design promises, if it is.
+        known: (property or case, side) -> reason, of strict expected failures.
+    """
+
+    op: Op
+    boxes: tuple[tuple[float, float], ...]
+    textbook: Callable[..., Any]
+    truth: Callable[..., Any]
+    hard: dict[str, tuple[Any, ...]] = field(default_factory=dict)
+    order: int = 99
+    ulps: float = 8.0
+    agreement: float = 16.0
+    agreement_reason: str = ""
+    known: dict[tuple[str, str], str] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        return self.op.name
+
+    @property
+    def cores(self) -> tuple[Shape, ...]:
+        signature = self.op.signature
+        return tuple(tuple(SIZES[str(dim)] for dim in core) for core in signature.inputs)
+
+    def inputs(
+        self, batch: Any = (), seed: int = 0, dtype: str = "float64"
+    ) -> tuple[np.ndarray, ...]:
+        """Random inputs; `batch` is one batch shape, or a list with one for each argument."""
+        rng = np.random.default_rng(seed)
+        batches = batch if isinstance(batch, list) else [batch] * len(self.boxes)
+        return tuple(
+            np.asarray(rng.uniform(*box, (*shape, *core)), dtype)
+            for box, shape, core in zip(self.boxes, batches, self.cores, strict=True)
+        )
+
+
+_MIXTURE = ((-1.0, 1.0), (0.5, 1.5), (0.2, 1.0), (-2.0, -0.5), (0.5, 2.0))
+
+ROWS = [
+    Row(
+        ops.log1mexp,
+        boxes=((-3.0, -0.2),),
+        textbook=textbook.log1mexp,
+        truth=truth.log1mexp,
+        hard=LOG_PROBABILITIES,
+    ),
+    Row(
+        ops.log_ndtr_diff,
+        boxes=((-2.0, -0.3), (0.3, 2.0)),
+        textbook=textbook.log_ndtr_diff,
+        truth=truth.log_ndtr_diff,
+        hard=INTERVALS,
+    ),
+    Row(
+        ops.truncated_mixture_log_normalizer,
+        boxes=_MIXTURE,
+        textbook=textbook.log_normalizer,
+        truth=truth.log_normalizer,
+        hard=MIXTURES,
+    ),
+    Row(
+        ops.truncated_mixture_weights,
+        boxes=_MIXTURE,
+        textbook=textbook.weights,
+        truth=truth.weights,
+        hard=MIXTURES,
+    ),
+    Row(
+        ops.truncated_mixture_log_weights,
+        boxes=_MIXTURE,
+        textbook=textbook.log_weights,
+        truth=truth.log_weights,
+        hard=MIXTURES,
+    ),
+    Row(
+        ops.rosenbrock,
+        boxes=((-1.5, 1.5),),
+        textbook=textbook.rosenbrock,
+        truth=truth.rosenbrock,
+        order=2,
+    ),
+]

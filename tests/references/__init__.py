@@ -1,0 +1,1 @@
+"""What the ops are compared with; none of it uses the ops' own code."""
