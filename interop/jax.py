@@ -26,10 +26,11 @@ from jax.custom_derivatives import SymbolicZero
 
 from twingrad.interop.binding import describe, split_call
 from twingrad.interop.errors import ArgumentError
+from twingrad.interop.framework import DTYPES, Arrays, inexact, kind
 from twingrad.interop.jax_linear import apply_linear, as_arrays, sum_to, vary_alike
 from twingrad.interop.numpy import call_host, host_dtype
 from twingrad.interop.op import Op
-from twingrad.interop.rules import DTYPES, Arrays, Kernel, inexact, kind
+from twingrad.interop.rules import Kernel
 from twingrad.interop.signature import Plan, Shape
 
 
@@ -186,8 +187,11 @@ def _prepare(op: Op, args: tuple[Any, ...]) -> tuple[Arrays, Any]:
     return tuple(prepared), result if kind(result)[1] == 16 else None
 
 
+_ARGUMENTS: Any = (jax.Array, np.ndarray, np.generic, numbers.Number)
+
+
 def _check(op: Op, name: str, x: Any) -> None:
-    if not isinstance(x, jax.Array | np.ndarray | np.generic | numbers.Number):
+    if not isinstance(x, _ARGUMENTS):
         hint = "; convert it with jnp.asarray" if hasattr(x, "__len__") else ""
         raise ArgumentError(
             f"{op.label}: {name} is a {type(x).__name__}; expected a jax.Array or a number{hint}"

@@ -24,7 +24,8 @@ from jax.custom_derivatives import SymbolicZero
 from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
 
-from twingrad.interop.rules import Arrays, Framework, Kernel, inexact
+from twingrad.interop.framework import Arrays, Framework, inexact
+from twingrad.interop.rules import Kernel
 
 linear_p = Primitive("twingrad_linear")
 linear_p.multiple_results = True

@@ -16,8 +16,9 @@ import numpy as np
 
 from twingrad.interop.binding import describe, split_call
 from twingrad.interop.errors import ArgumentError, MissingRuleError, RuleError
+from twingrad.interop.framework import DTYPES, Arrays, cast_like, inexact, kind
 from twingrad.interop.op import Op, as_tuple
-from twingrad.interop.rules import DTYPES, Arrays, Kernel, cast_like, inexact, kind
+from twingrad.interop.rules import Kernel
 from twingrad.interop.signature import Plan, Shape
 
 

@@ -27,8 +27,9 @@ import torch
 
 from twingrad.interop.binding import describe, split_call
 from twingrad.interop.errors import ArgumentError
+from twingrad.interop.framework import DTYPES, Arrays, inexact, kind
 from twingrad.interop.op import Op
-from twingrad.interop.rules import DTYPES, Arrays, Kernel, inexact, kind
+from twingrad.interop.rules import Kernel
 from twingrad.interop.signature import Plan, Shape
 from twingrad.interop.torch_function import autocast_on, make_function
 from twingrad.interop.torch_host import call_host

@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 
 import torch
 
-from twingrad.interop.rules import Arrays, Framework, Kernel, inexact
+from twingrad.interop.framework import Arrays, Framework, inexact
+from twingrad.interop.rules import Kernel
 from twingrad.interop.signature import Signature
 
 

@@ -14,9 +14,10 @@ from collections.abc import Sequence
 
 import torch
 
+from twingrad.interop.framework import Arrays
 from twingrad.interop.numpy import call_host as call_numpy
 from twingrad.interop.numpy import host_dtype
-from twingrad.interop.rules import Arrays, Kernel
+from twingrad.interop.rules import Kernel
 
 # Kernels by a name that is the same in every process: compiled graphs hold it, and caches
 # of compiled graphs outlive the process.

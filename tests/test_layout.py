@@ -96,7 +96,6 @@ def test_op_file_defines_exports_and_tables_its_op(name):
     op = getattr(importlib.import_module("twingrad.ops"), name, None)
     assert isinstance(op, Op), f"ops/{name}.py: `{name}` is not an Op exported by ops/__init__.py"
     assert op.name == name
-    assert name in ops.__all__
     assert any(row.op is op for row in ROWS), f"tests/op_table.py has no row for {name}"
 
 

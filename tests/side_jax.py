@@ -1,0 +1,104 @@
+"""JAX as the suite sees it: the ways to differentiate, batch and compile a function.
+
+`side_torch` offers the same names, so that each property is written once, in `properties`.
+"""
+
+import functools
+from types import SimpleNamespace
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from twingrad.interop.jax import bind
+
+NAME = "jax"
+LIB = SimpleNamespace(log=jnp.log, exp=jnp.exp, erf=jax.scipy.special.erf, sum=jnp.sum)
+
+grad, jacrev, jacfwd = jax.grad, jax.jacrev, jax.jacfwd
+vjp, jvp, linearize = jax.vjp, jax.jvp, jax.linearize
+
+
+def function(op):
+    return bind(op)
+
+
+def array(x):
+    return jnp.asarray(x)
+
+
+def numpy(x):
+    return np.asarray(x)
+
+
+def reference(row):
+    return functools.partial(row.textbook, LIB)
+
+
+def dtype_of(x):
+    return str(x.dtype)
+
+
+def vmap(f, in_dims=0, out_dims=0):
+    return jax.vmap(f, in_axes=in_dims, out_axes=out_dims)
+
+
+def weighted(f, ct):
+    """The scalar sum(ct * f(...)), whose gradient is the vjp with the cotangent ct."""
+    return lambda *x: jnp.sum(ct * f(*x))
+
+
+def contract(jacobian, tangents):
+    """J t, from the Jacobian of each argument."""
+    parts = [jnp.tensordot(j, t, axes=t.ndim) for j, t in zip(jacobian, tangents, strict=True)]
+    return sum(parts)
+
+
+def _everything(x):
+    return tuple(range(len(x)))
+
+
+def _grad(f, ct, x):
+    return grad(weighted(f, ct), argnums=_everything(x))(*x)
+
+
+def _vjp(f, ct, x):
+    return vjp(f, *x)[1](ct)
+
+
+def _jacrev(f, ct, x):
+    found = jacrev(f, argnums=_everything(x))(*x)
+    return [jnp.tensordot(ct, j, axes=ct.ndim) for j in found]
+
+
+def _jvp(f, t, x):
+    return jvp(f, tuple(x), tuple(t))[1]
+
+
+def _jacfwd(f, t, x):
+    return contract(jacfwd(f, argnums=_everything(x))(*x), t)
+
+
+def _linearize(f, t, x):
+    return linearize(f, *x)[1](*t)
+
+
+# name -> (f, cotangent, inputs) -> one gradient for each input
+REVERSE = {"grad": _grad, "vjp": _vjp, "jacrev": _jacrev}
+# name -> (f, tangents, inputs) -> the tangent of the output
+FORWARD = {"jvp": _jvp, "jacfwd": _jacfwd, "linearize": _linearize}
+REFERENCE_REVERSE, REFERENCE_FORWARD = _grad, _jvp
+
+
+def reverse_modes(op):
+    """Each way to a vjp, and the function to use it on; the bare custom_vjp is one more."""
+    modes = {name: (mode, function(op)) for name, mode in REVERSE.items()}
+    bare = getattr(bind(op), "custom_vjp", None)
+    if bare is not None:
+        modes["custom_vjp"] = (_grad, lambda *x: bare(*x)[0])
+    return modes
+
+
+def compiler(_backend=None):
+    """jax.jit."""
+    return jax.jit

@@ -1,0 +1,114 @@
+"""torch as the suite sees it: the ways to differentiate, batch and compile a function.
+
+`side_jax` offers the same names, so that each property is written once, in `properties`.
+"""
+
+import functools
+from types import SimpleNamespace
+
+import numpy as np
+import torch
+
+from twingrad.interop.torch import bind
+
+NAME = "torch"
+LIB = SimpleNamespace(log=torch.log, exp=torch.exp, erf=torch.erf, sum=torch.sum)
+
+grad, jacrev, jacfwd = torch.func.grad, torch.func.jacrev, torch.func.jacfwd
+vjp, jvp, linearize = torch.func.vjp, torch.func.jvp, torch.func.linearize
+
+
+def function(op):
+    return bind(op)
+
+
+def array(x):
+    return torch.from_numpy(np.array(x))
+
+
+def numpy(x):
+    return x.detach().numpy()
+
+
+def reference(row):
+    return functools.partial(row.textbook, LIB)
+
+
+def dtype_of(x):
+    return str(x.dtype).removeprefix("torch.")
+
+
+def vmap(f, in_dims=0, out_dims=0):
+    return torch.func.vmap(f, in_dims=in_dims, out_dims=out_dims)
+
+
+def weighted(f, ct):
+    """The scalar sum(ct * f(...)), whose gradient is the vjp with the cotangent ct."""
+    return lambda *x: torch.sum(ct * f(*x))
+
+
+def contract(jacobian, tangents):
+    """J t, from the Jacobian of each argument."""
+    parts = [
+        torch.tensordot(j, t, dims=t.dim()) for j, t in zip(jacobian, tangents, strict=True)
+    ]
+    return sum(parts)
+
+
+def _everything(x):
+    return tuple(range(len(x)))
+
+
+def _backward(f, ct, x):
+    leaves = [v.detach().clone().requires_grad_() for v in x]
+    f(*leaves).backward(ct)
+    return [v.grad for v in leaves]
+
+
+def _grad(f, ct, x):
+    return grad(weighted(f, ct), argnums=_everything(x))(*x)
+
+
+def _vjp(f, ct, x):
+    return vjp(f, *x)[1](ct)
+
+
+def _jacrev(f, ct, x):
+    found = jacrev(f, argnums=_everything(x))(*x)
+    return [torch.tensordot(ct, j, dims=ct.dim()) for j in found]
+
+
+def _jvp(f, t, x):
+    return jvp(f, tuple(x), tuple(t))[1]
+
+
+def _jacfwd(f, t, x):
+    return contract(jacfwd(f, argnums=_everything(x))(*x), t)
+
+
+def _forward_ad(f, t, x):
+    with torch.autograd.forward_ad.dual_level():
+        dual = [torch.autograd.forward_ad.make_dual(v, d) for v, d in zip(x, t, strict=True)]
+        return torch.autograd.forward_ad.unpack_dual(f(*dual)).tangent
+
+
+def _linearize(f, t, x):
+    return linearize(f, *x)[1](*t)
+
+
+# name -> (f, cotangent, inputs) -> one gradient for each input
+REVERSE = {"backward": _backward, "grad": _grad, "vjp": _vjp, "jacrev": _jacrev}
+# name -> (f, tangents, inputs) -> the tangent of the output
+FORWARD = {"jvp": _jvp, "jacfwd": _jacfwd, "forward_ad": _forward_ad, "linearize": _linearize}
+REFERENCE_REVERSE, REFERENCE_FORWARD = _backward, _jvp
+
+
+def reverse_modes(op):
+    """Each way to a vjp, and the function to use it on."""
+    return {name: (mode, function(op)) for name, mode in REVERSE.items()}
+
+
+def compiler(backend):
+    """torch.compile of a whole function, for one of its backends."""
+    torch._dynamo.reset()
+    return functools.partial(torch.compile, fullgraph=True, backend=backend)
