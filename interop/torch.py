@@ -31,7 +31,7 @@ from twingrad.interop.framework import DTYPES, Arrays, inexact, kind
 from twingrad.interop.op import Op
 from twingrad.interop.rules import Kernel
 from twingrad.interop.signature import Plan, Shape
-from twingrad.interop.torch_function import autocast_on, make_function
+from twingrad.interop.torch_function import autocast_on, make_function, pull_back
 from twingrad.interop.torch_host import call_host
 
 _FULL = frozenset((torch.float32, torch.float64))
@@ -50,7 +50,7 @@ class _Torch:
         self, linear: Callable[..., Arrays], like: Sequence[tuple[Shape, Any]], seeds: Arrays
     ) -> Arrays:
         zeros = tuple(x.new_zeros(shape) for shape, x in like)
-        return tuple(torch.func.vjp(linear, *zeros)[1](tuple(seeds)))
+        return pull_back(linear, zeros, seeds)
 
     # The convention of the rules is the plain transpose, J^T ct.  torch's gradients are
     # J^H ct, the conjugate of J^T conj(ct).  For real numbers both are the same.

@@ -62,10 +62,9 @@ def make_autodiff(name: str, signature: Signature, function: Callable[..., Array
     def backward(ctx: Any, *cts: torch.Tensor | None) -> Any:
         args, wanted = ctx.saved_tensors[: len(signature.inputs)], ctx.needs_input_grad
         live = [i for i, want in enumerate(wanted) if want]
-        outs, pull, *_ = torch.func.vjp(_restrict(function, args, live), *[args[i] for i in live])
-        pairs = zip(cts, outs, strict=True)
-        filled = [torch.zeros_like(y) if ct is None else ct for ct, y in pairs]
-        found = dict(zip(live, pull(tuple(filled)), strict=True))
+        moving = tuple(args[i] for i in live)
+        gradients = pull_back(_restrict(function, args, live), moving, cts)
+        found = dict(zip(live, gradients, strict=True))
         return tuple(found.get(i) for i in range(len(args)))
 
     def jvp(ctx: Any, *dots: torch.Tensor | None) -> Any:
@@ -76,6 +75,24 @@ def make_autodiff(name: str, signature: Signature, function: Callable[..., Array
         return pushes[live].apply(*args, *[dots[i] for i in live])
 
     return _build(name, signature, forward, backward, jvp)
+
+
+def pull_back(function: Callable[..., Arrays], inputs: Arrays, cts: Sequence[Any]) -> Arrays:
+    """The vjp of a function at the inputs; a cotangent that is None is zero.
+
+    It is written as a gradient: where an input is not used, the pull-back of torch.func.vjp
+    makes its zeros after its level has ended, and dies of that inside vmap.
+    """
+
+    def loss(*moving: torch.Tensor) -> torch.Tensor:
+        terms = []
+        for ct, y in zip(cts, function(*moving), strict=True):
+            if ct is not None:
+                term = torch.sum(ct.conj() * y)
+                terms.append(term.real if term.is_complex() else term)
+        return functools.reduce(torch.add, terms)
+
+    return tuple(torch.func.grad(loss, argnums=tuple(range(len(inputs))))(*inputs))
 
 
 def _tangent_function(kernel: Kernel, fw: Framework, live: tuple[bool, ...]) -> Any:
@@ -211,11 +228,3 @@ def autocast_on(x: torch.Tensor | torch.device) -> bool:
 
 
 _has_autocast = functools.cache(torch.amp.is_autocast_available)
-
-
-class _Nothing:
-    def __enter__(self) -> None: ...
-    def __exit__(self, *_: Any) -> None: ...
-
-
-_NOTHING = _Nothing()

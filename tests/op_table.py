@@ -55,9 +55,15 @@ class Row:
         return self.op.name
 
     @property
-    def cores(self) -> tuple[Shape, ...]:
+    def sizes(self) -> dict[Any, int]:
+        """The size of each core dimension in the suite, fixed ones included."""
         signature = self.op.signature
-        return tuple(tuple(SIZES[str(dim)] for dim in core) for core in signature.inputs)
+        dims = [dim for core in (*signature.inputs, *signature.outputs) for dim in core]
+        return {dim: dim if isinstance(dim, int) else SIZES[dim] for dim in dims}
+
+    @property
+    def cores(self) -> tuple[Shape, ...]:
+        return tuple(tuple(self.sizes[d] for d in core) for core in self.op.signature.inputs)
 
     def inputs(
         self, batch: Any = (), seed: int = 0, dtype: str = "float64"

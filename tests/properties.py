@@ -1,104 +1,123 @@
 """The properties that every row of the op table has in every framework.
 
 Each `check_...(side, row)` raises AssertionError where the property does not hold; `side`
-is `side_torch` or `side_jax`.  "Right" is what the framework's own autodiff makes of the
-row's textbook formula.  The seeded faults of `test_faults` must fail these same functions.
-`scale` is the factor by which a row's rules are deliberately not the derivative.
+is `side_torch` or `side_jax`.  "Right" is what the mpmath closed form says.  The seeded
+faults of `test_faults` must fail these same functions.  `scale` is the factor by which a
+row's rules are deliberately not the derivative.
+
+Modes run in `side.once`: in JAX that is jit, because eager JAX compiles each operation of
+each shape.  `check_eager` is for what runs without it.
 """
 
 import numpy as np
 import pytest
 
-from tests.closeness import assert_close
+from tests.closeness import as_numpy, assert_close
+from tests.references.expected import Expected
 from twingrad.interop import MissingRuleError
 
 UNEQUAL = ((2, 1), (3,), (), (1, 3), (2, 3))  # batch shapes that broadcast to (2, 3)
 
 
-def batches(row):
-    """Batch shapes to try: none, one, two, unequal ranks, size 1 and size 0."""
-    unequal = [UNEQUAL[i % len(UNEQUAL)] for i in range(len(row.boxes))]
-    return [(), (5,), (2, 3), unequal, (1,), (0,), (2, 0)]
+def unequal(row):
+    return [UNEQUAL[i % len(UNEQUAL)] for i in range(len(row.boxes))]
 
 
 def arrays(side, row, batch=(), seed=0):
     return tuple(side.array(x) for x in row.inputs(batch, seed))
 
 
-def like(side, x, seed):
-    """A random array (cotangent, tangent) of the same shape."""
+def random_like(shape, seed):
+    """A cotangent or tangent: no entry near 0, no two alike, both signs."""
     rng = np.random.default_rng(seed)
-    return side.array(rng.uniform(0.5, 1.5, tuple(x.shape)) * rng.choice([-1, 1], tuple(x.shape)))
+    return rng.uniform(0.5, 1.5, shape) * rng.choice([-1.0, 1.0], shape)
 
 
-def likes(side, xs, seed):
-    return tuple(like(side, x, seed + i) for i, x in enumerate(xs))
+class Setting:
+    """Inputs, a cotangent and tangents, as NumPy and as a framework's arrays; what is right."""
+
+    def __init__(self, side, row, batch=()):
+        self.raw = row.inputs(batch)
+        self.expected = Expected(row, self.raw)
+        self.raw_ct = random_like(self.expected.value().shape, 7)
+        self.raw_t = [random_like(x.shape, 17 + i) for i, x in enumerate(self.raw)]
+        self.x, self.t = tuple(map(side.array, self.raw)), tuple(map(side.array, self.raw_t))
+        self.ct = side.array(self.raw_ct)
+        self.batch = batch
+
+
+def run(side, mode, f, seed, x):
+    return side.once(lambda seed, x: mode(f, seed, x))(seed, x)
 
 
 def check_value(side, row):
-    for batch in batches(row):
-        x = arrays(side, row, batch)
-        assert_close(side.function(row.op)(*x), side.reference(row)(*x), f"batch {batch}")
+    for batch in [(), unequal(row), (1,), (0,), (2, 0)]:
+        setting = Setting(side, row, batch)
+        got = side.once(lambda x: side.function(row.op)(*x))(setting.x)
+        assert_close(got, setting.expected.value(), f"batch {batch}")
 
 
 def check_first_derivative(side, row, scale=1.0):
-    for batch in batches(row):
-        x = arrays(side, row, batch)
-        right = side.reference(row)
-        ct = like(side, right(*x), 7)
-        want = side.REFERENCE_REVERSE(right, ct, x)
+    for batch in [(), unequal(row), (2, 0)]:
+        setting = Setting(side, row, batch)
+        want = setting.expected.pull(setting.raw_ct)
         for name, (mode, f) in side.reverse_modes(row.op).items():
-            if name == "jacrev" and 0 in ct.shape:
+            if name == "jacrev" and 0 in setting.raw_ct.shape:
                 continue  # torch's own jacrev refuses an output of size 0
-            got = mode(f, ct, x)
+            got = run(side, mode, f, setting.ct, setting.x)
             for i, (g, w) in enumerate(zip(got, want, strict=True)):
                 assert_close(g, scale * w, f"{name} for argument {i}, batch {batch}")
 
 
 def check_forward_mode(side, row, scale=1.0):
-    for batch in batches(row):
-        x = arrays(side, row, batch)
-        t = likes(side, x, 17)
-        want = side.REFERENCE_FORWARD(side.reference(row), t, x)
+    for batch in [(), unequal(row), (2, 0)]:
+        setting = Setting(side, row, batch)
+        want = setting.expected.push(setting.raw_t)
         for name, mode in side.FORWARD.items():
-            if name == "jacfwd" and 0 in want.shape:
+            if name in ("jacfwd", "linearize") and 0 in want.shape:
                 continue
-            got = mode(side.function(row.op), t, x)
+            got = run(side, mode, side.function(row.op), setting.t, setting.x)
             assert_close(got, scale * want, f"{name}, batch {batch}")
+
+
+def check_eager(side, row, scale=1.0):
+    """Call, gradient and jvp without any compiler, one after the other."""
+    setting, f = Setting(side, row), side.function(row.op)
+    assert_close(f(*setting.x), setting.expected.value(), "call")
+    got = side.REFERENCE_REVERSE(f, setting.ct, setting.x)
+    for g, want in zip(got, setting.expected.pull(setting.raw_ct), strict=True):
+        assert_close(g, scale * want, "gradient")
+    got = side.REFERENCE_FORWARD(f, setting.t, setting.x)
+    assert_close(got, scale * setting.expected.push(setting.raw_t), "jvp")
 
 
 def check_each_argument_alone(side, row):
     """The derivative in one argument, while the others need none."""
-    x = arrays(side, row, (2,))
-    ct = like(side, side.reference(row)(*x), 7)
+    setting = Setting(side, row, (2,))
+    x, gradients = setting.x, setting.expected.pull(setting.raw_ct)
     for i in range(len(x)):
 
-        def only(f, i=i):
-            return lambda v: f(*x[:i], v, *x[i + 1 :])
+        def only(v, i=i):
+            return side.function(row.op)(*x[:i], v, *x[i + 1 :])
 
-        right, t = only(side.reference(row)), like(side, x[i], 17)
-        (want,) = side.REFERENCE_REVERSE(right, ct, (x[i],))
-        for name, (mode, f) in side.reverse_modes(row.op).items():
-            (got,) = mode(only(f), ct, (x[i],))
-            assert_close(got, want, f"{name} for argument {i} alone")
-        want = side.REFERENCE_FORWARD(right, (t,), (x[i],))
-        for name, mode in side.FORWARD.items():
-            got = mode(only(side.function(row.op)), (t,), (x[i],))
-            assert_close(got, want, f"{name} for argument {i} alone")
+        (got,) = run(side, side.REFERENCE_REVERSE, only, setting.ct, (x[i],))
+        assert_close(got, gradients[i], f"gradient in argument {i} alone")
+        got = run(side, side.REFERENCE_FORWARD, only, (setting.t[i],), (x[i],))
+        t = [v if i == j else np.zeros_like(v) for j, v in enumerate(setting.raw_t)]
+        assert_close(got, setting.expected.push(t), f"jvp in argument {i} alone")
 
 
-def flattened(side, row, f, batch=()):
+def flattened(side, row, f, ct):
     """`f` of one flat vector and a scalar result, and that vector at random inputs."""
-    x = row.inputs(batch)
+    x = row.inputs()
     sizes = np.cumsum([0, *[v.size for v in x]])
-    ct = like(side, side.reference(row)(*map(side.array, x)), 7)
 
     def scalar(flat):
         parts = [flat[a:b] for a, b in zip(sizes[:-1], sizes[1:], strict=True)]
         shaped = [part.reshape(v.shape) for part, v in zip(parts, x, strict=True)]
         return side.weighted(f, ct)(*shaped)
 
-    return scalar, side.array(np.concatenate([v.ravel() for v in x]))
+    return scalar, np.concatenate([v.ravel() for v in x])
 
 
 def nestings(side):
@@ -113,51 +132,48 @@ def nestings(side):
 
 
 def check_second_derivative(side, row, scale=1.0):
-    for batch in ((), (2,)):
-        right, flat = flattened(side, row, side.reference(row), batch)
-        want = side.jacrev(side.jacrev(right))(flat)
-        f, _ = flattened(side, row, side.function(row.op), batch)
-        for name, hessian in nestings(side).items():
-            assert_close(hessian(f)(flat), scale * want, f"{name}, batch {batch}", rtol=1e-9)
+    setting = Setting(side, row)
+    f, flat = flattened(side, row, side.function(row.op), setting.ct)
+    want = setting.expected.hessian(setting.raw_ct)
+    for name, hessian in nestings(side).items():
+        assert_close(side.once(hessian(f))(side.array(flat)), scale * want, name)
+
+
+def check_second_derivative_of_a_batch(side, row, scale=1.0):
+    """Products with the Hessian where the batch shapes broadcast, in three nestings."""
+    setting, f = Setting(side, row, unequal(row)), side.function(row.op)
+    want = setting.expected.pull_second(setting.raw_ct, setting.raw_t)
+    every = tuple(range(len(setting.x)))
+
+    def gradient(*x):
+        return side.grad(side.weighted(f, setting.ct), argnums=every)(*x)
+
+    def slope(*x):
+        return sum(side.LIB.sum(t * g) for t, g in zip(setting.t, gradient(*x), strict=True))
+
+    def rate(*x):
+        return side.LIB.sum(setting.ct * side.jvp(f, x, setting.t)[1])
+
+    products = {
+        "rev over rev": side.grad(slope, argnums=every),
+        "rev over fwd": side.grad(rate, argnums=every),
+        "fwd over rev": lambda *x: side.jvp(gradient, x, setting.t)[1],
+    }
+    for name, product in products.items():
+        got = side.once(product)(*setting.x)
+        for i, (g, w) in enumerate(zip(got, want, strict=True)):
+            assert_close(g, scale * w, f"{name}, argument {i}")
 
 
 def check_third_derivative(side, row):
     """Right where it is known; an error that names the op where it is not."""
-    f, flat = flattened(side, row, side.function(row.op))
-    third = side.jacrev(side.jacfwd(side.jacrev(f)))
+    ct = side.array(random_like(Expected(row, row.inputs()).value().shape, 7))
+    f, flat = flattened(side, row, side.function(row.op), ct)
+    third = side.once(side.jacrev(side.jacfwd(side.jacrev(f))))
     if row.order < 3:
         with pytest.raises(MissingRuleError, match=row.name):
-            third(flat)
+            third(side.array(flat))
         return
-    right, _ = flattened(side, row, side.reference(row))
-    assert_close(third(flat), side.jacrev(side.jacfwd(side.jacrev(right)))(flat), rtol=1e-8)
-
-
-def layouts(n):
-    """in_dims for n arguments: in front, at the end, mixed, and one argument alone."""
-    mixed = tuple((0, -1, None)[i % 3] for i in range(n))
-    alone = [tuple(0 if i == j else None for i in range(n)) for j in range(n)]
-    return [(0,) * n, (-1,) * n, mixed, *(alone if n > 1 else [])]
-
-
-def place(side, x, in_dims):
-    """Arrays with the batch in front, with it where vmap will look for it."""
-    placed = []
-    for v, dim in zip(x, in_dims, strict=True):
-        v = side.numpy(v)
-        placed.append(side.array(v[0] if dim is None else np.moveaxis(v, 0, dim)))
-    return tuple(placed)
-
-
-def samples(side, placed, in_dims):
-    """The arguments of each sample, as a Python loop would take them."""
-    size = next(x.shape[d] for x, d in zip(placed, in_dims, strict=True) if d is not None)
-    for b in range(size):
-        yield tuple(
-            x if d is None else side.array(np.take(side.numpy(x), b, axis=d))
-            for x, d in zip(placed, in_dims, strict=True)
-        )
-
-
-def stack(side, values):
-    return np.stack([side.numpy(v) for v in values])
+    right, _ = flattened(side, row, side.reference(row), ct)
+    want = side.once(side.jacrev(side.jacrev(side.jacrev(right))))(side.array(flat))
+    assert_close(third(side.array(flat)), as_numpy(want), rtol=1e-8)

@@ -1,131 +1,133 @@
 """The properties of `properties`, continued: vmap and its nestings, and compilation."""
 
-from tests.closeness import assert_close
-from tests.properties import arrays, flattened, layouts, like, nestings, place, samples, stack
+import numpy as np
+
+from tests.closeness import as_numpy, assert_close
+from tests.properties import Setting, flattened, nestings, random_like, run
+from tests.references.expected import Expected
+
+SIZE = 3
+
+
+def layouts(n):
+    """in_dims for n arguments: in front, at the end, and two with None that share the rest."""
+    even = tuple(0 if i % 2 == 0 else None for i in range(n))
+    odd = tuple(None if i % 2 == 0 else -1 for i in range(n))
+    return [(0,) * n, (-1,) * n, *([even, odd] if n > 1 else [])]
+
+
+class Mapped:
+    """Inputs placed as in_dims says, and what a Python loop over the samples should give."""
+
+    def __init__(self, side, row, in_dims):
+        stacked = row.inputs((SIZE,))
+        self.raw = [
+            x[0] if dim is None else np.moveaxis(x, 0, dim)
+            for x, dim in zip(stacked, in_dims, strict=True)
+        ]
+        self.x, self.in_dims = tuple(map(side.array, self.raw)), in_dims
+        loop = [
+            [x[0] if dim is None else x[b] for x, dim in zip(stacked, in_dims, strict=True)]
+            for b in range(SIZE)
+        ]
+        self.samples = [Expected(row, x) for x in loop]
+        self.value = np.stack([sample.value() for sample in self.samples])
+
+    def gradients(self, ct):
+        """For each argument the gradient of each sample; ct has the batch in front."""
+        found = [sample.pull(seed) for sample, seed in zip(self.samples, ct, strict=True)]
+        return [np.stack(parts) for parts in zip(*found, strict=True)]
 
 
 def check_vmap(side, row):
+    f = side.function(row.op)
     for in_dims in layouts(len(row.boxes)):
-        placed = place(side, arrays(side, row, (5,)), in_dims)
-        want = stack(side, [side.reference(row)(*x) for x in samples(side, placed, in_dims)])
-        got = side.vmap(side.function(row.op), in_dims)(*placed)
-        assert_close(got, want, f"in_dims {in_dims}")
-        got = side.vmap(side.function(row.op), in_dims, out_dims=-1)(*placed)
-        assert_close(got, side.numpy(side.array(want)).transpose(_to_end(want.ndim)), "out_dims -1")
-
-
-def _to_end(rank):
-    return (*range(1, rank), 0)
+        mapped = Mapped(side, row, in_dims)
+        assert_close(side.vmap(f, in_dims)(*mapped.x), mapped.value, f"in_dims {in_dims}")
+        got = side.vmap(f, in_dims, out_dims=-1)(*mapped.x)
+        assert_close(got, np.moveaxis(mapped.value, 0, -1), f"in_dims {in_dims}, out_dims -1")
 
 
 def check_nested_vmap(side, row):
-    """Two vmaps, each over other arguments and other dimensions."""
+    """The inner vmap over the last dimension of all, the outer over every other argument."""
     n = len(row.boxes)
-    inner, outer = (-1,) * n, tuple(0 if i % 2 == 0 else None for i in range(n))
-    x = arrays(side, row, (4,))
-    if n > 1:
-        x = tuple(v if d is None else arrays(side, row, (2, 4))[i] for i, (v, d) in _of(x, outer))
-    else:
-        x = arrays(side, row, (2, 4))
-    # the inner batch goes to the end of every argument, the outer one stays in front
-    moved = []
-    for v, d in zip(x, outer, strict=True):
-        v = side.numpy(v)
-        axis = 0 if d is None else 1
-        moved.append(side.array(v.transpose([a for a in range(v.ndim) if a != axis] + [axis])))
-    want = stack(
-        side,
-        [
-            stack(side, [side.reference(row)(*z) for z in samples(side, y, inner)])
-            for y in samples(side, moved, outer)
-        ],
-    )
-    got = side.vmap(side.vmap(side.function(row.op), inner), outer)(*moved)
-    assert_close(got, want, "nested vmap")
-
-
-def _of(x, dims):
-    return enumerate(zip(x, dims, strict=True))
+    outer = tuple(0 if i % 2 == 0 else None for i in range(n))
+    x = row.inputs([(2, SIZE) if dim == 0 else (SIZE,) for dim in outer])
+    moved = [np.moveaxis(v, 0 if dim is None else 1, -1) for v, dim in zip(x, outer, strict=True)]
+    f = side.vmap(side.vmap(side.function(row.op), (-1,) * n), outer, out_dims=1)
+    want = np.moveaxis(Expected(row, x).value(), 0, 1)
+    assert_close(f(*map(side.array, moved)), want, "nested vmap")
 
 
 def check_batch_is_the_loop(side, row):
-    """One batched call gives what a loop over the samples gives, to 4 ulps."""
-    x, f = arrays(side, row, (7,)), side.function(row.op)
-    want = stack(side, [f(*sample) for sample in samples(side, x, (0,) * len(x))])
-    assert_close(f(*x), want, "the native batch", rtol=1e-15, floor=1.0)
+    """One batched call gives what a loop gives, to 4 ulps, and vmap exactly what it gives."""
+    x, f = tuple(map(side.array, row.inputs((7,)))), side.function(row.op)
+    loop = np.stack([as_numpy(f(*[v[b] for v in x])) for b in range(7)])
+    assert_close(f(*x), loop, "the native batch", rtol=1e-15, floor=1.0)
     assert_close(side.vmap(f)(*x), f(*x), "vmap and the native batch", rtol=0.0)
 
 
+def _vmap_of_grad(side, f, ct, x, in_dims=None):
+    every = tuple(range(len(x)))
+
+    def gradient(ct, *x):
+        return side.grad(side.weighted(f, ct), argnums=every)(*x)
+
+    return side.vmap(gradient, (0, *(in_dims or (0,) * len(x))))(ct, *x)
+
+
 def check_vmap_of_grad(side, row, scale=1.0):
-    right, f = side.reference(row), side.function(row.op)
     for in_dims in layouts(len(row.boxes)):
-        placed = place(side, arrays(side, row, (5,)), in_dims)
-        ct = like(side, right(*next(samples(side, placed, in_dims))), 7)
-        every = tuple(range(len(placed)))
-        wanted = [side.REFERENCE_REVERSE(right, ct, x) for x in samples(side, placed, in_dims)]
-        mapped = side.vmap(side.grad(side.weighted(f, ct), argnums=every), in_dims)
-        for i, got in enumerate(mapped(*placed)):
-            want = scale * stack(side, [w[i] for w in wanted])
-            assert_close(got, want, f"argument {i}, in_dims {in_dims}")
+        mapped = Mapped(side, row, in_dims)
+        ct = random_like(mapped.value.shape, 7)
+
+        def mode(f, ct, x, in_dims=in_dims):
+            return _vmap_of_grad(side, f, ct, x, in_dims)
+
+        got = run(side, mode, side.function(row.op), side.array(ct), mapped.x)
+        for i, (g, want) in enumerate(zip(got, mapped.gradients(ct), strict=True)):
+            assert_close(g, scale * want, f"argument {i}, in_dims {in_dims}")
 
 
 def check_grad_of_vmap(side, row, scale=1.0):
-    right, f = side.reference(row), side.function(row.op)
     for in_dims in layouts(len(row.boxes)):
-        placed = place(side, arrays(side, row, (5,)), in_dims)
-        values = stack(side, [right(*x) for x in samples(side, placed, in_dims)])
-        ct = like(side, values, 7)
-
-        def loop(*x, in_dims=in_dims, ct=ct):
-            return sum(
-                side.LIB.sum(ct[b] * right(*[_pick(v, d, b) for v, d in zip(x, in_dims)]))
-                for b in range(5)
-            )
-
-        want = side.REFERENCE_REVERSE(loop, side.array(1.0), placed)
-        every = tuple(range(len(placed)))
-        mapped = side.vmap(f, in_dims)
-        got = side.grad(side.weighted(mapped, ct), argnums=every)(*placed)
-        for i, (g, w) in enumerate(zip(got, want, strict=True)):
-            assert_close(g, scale * w, f"argument {i}, in_dims {in_dims}")
-
-
-def _pick(x, dim, b):
-    if dim is None:
-        return x
-    return x[b] if dim == 0 else x[..., b]
+        mapped = Mapped(side, row, in_dims)
+        ct = random_like(mapped.value.shape, 7)
+        f = side.vmap(side.function(row.op), in_dims)
+        got = run(side, side.REFERENCE_REVERSE, f, side.array(ct), mapped.x)
+        wanted = mapped.gradients(ct)
+        for i, (g, want, dim) in enumerate(zip(got, wanted, in_dims, strict=True)):
+            want = want.sum(0) if dim is None else np.moveaxis(want, 0, dim)
+            assert_close(g, scale * want, f"argument {i}, in_dims {in_dims}")
 
 
 def check_vmap_of_hessian(side, row):
-    f, flat = flattened(side, row, side.function(row.op))
-    right, _ = flattened(side, row, side.reference(row))
-    many = side.array(stack(side, [flat, flat * 0.9, flat * 1.1]))
-    want = stack(side, [side.jacrev(side.jacrev(right))(x) for x in many])
-    for name, hessian in nestings(side).items():
-        assert_close(side.vmap(hessian(f))(many), want, f"vmap of {name}", rtol=1e-9)
+    raw_ct = random_like(Expected(row, row.inputs()).value().shape, 7)
+    f, flat = flattened(side, row, side.function(row.op), side.array(raw_ct))
+    many = np.stack([flat, flat * 0.9])
+    sizes = np.cumsum([x.size for x in row.inputs()])[:-1]
+    want = []
+    for vector in many:
+        parts = np.split(vector, sizes)
+        x = [p.reshape(v.shape) for p, v in zip(parts, row.inputs(), strict=True)]
+        want.append(Expected(row, x).hessian(raw_ct))
+    for name in ("fwd over rev", "rev over rev"):
+        got = side.once(side.vmap(nestings(side)[name](f)))(side.array(many))
+        assert_close(got, np.stack(want), f"vmap of {name}")
 
 
 def check_compiled(side, row, what, compiler, scale=1.0):
     """One of the transforms below, compiled, against the reference's derivative."""
-    right, f = side.reference(row), side.function(row.op)
-    x = arrays(side, row, (2,))
-    ct = like(side, right(*x), 7)
-    wanted = COMPILED_WANT.get(what, _reverse)(side, right, ct, x)
-    got = COMPILED[what](side, f, ct, x, compiler)
+    setting = Setting(side, row, () if what == "jacfwd" else (2,))
+    want = {"call": lambda: [setting.expected.value()], "jacfwd": setting.expected.jacobians}
+    wanted = want.get(what, lambda: setting.expected.pull(setting.raw_ct))()
+    got = COMPILED[what](side, side.function(row.op), setting.ct, setting.x, compiler)
     factor = 1.0 if what == "call" else scale
     for i, (g, w) in enumerate(zip(got, wanted, strict=True)):
         assert_close(g, factor * w, f"compiled {what}, argument {i}")
 
 
-def _reverse(side, f, ct, x):
-    return side.REFERENCE_REVERSE(f, ct, x)
-
-
-def _every(x):
-    return tuple(range(len(x)))
-
-
-def _call(side, f, ct, x, compiler=lambda f: f):
+def _call(side, f, ct, x, compiler):
     return [compiler(lambda *x: f(*x))(*x)]
 
 
@@ -134,25 +136,22 @@ def _backward(side, f, ct, x, compiler):
 
 
 def _grad(side, f, ct, x, compiler):
-    return compiler(side.grad(side.weighted(f, ct), argnums=_every(x)))(*x)
+    every = tuple(range(len(x)))
+    return compiler(side.grad(side.weighted(f, ct), argnums=every))(*x)
 
 
-def _vmap_of_grad(side, f, ct, x, compiler):
-    def gradient(ct, *x):
-        return side.grad(side.weighted(f, ct), argnums=_every(x))(*x)
-
-    return compiler(side.vmap(gradient, (0,) * (len(x) + 1)))(ct, *x)
+def _compiled_vmap_of_grad(side, f, ct, x, compiler):
+    return compiler(lambda ct, *x: _vmap_of_grad(side, f, ct, x))(ct, *x)
 
 
-def _jacfwd(side, f, ct, x, compiler=lambda f: f):
-    return compiler(side.jacfwd(f, argnums=_every(x)))(*x)
+def _jacfwd(side, f, ct, x, compiler):
+    return compiler(side.jacfwd(f, argnums=tuple(range(len(x)))))(*x)
 
 
 COMPILED = {
     "call": _call,
     "backward": _backward,
     "grad": _grad,
-    "vmap of grad": _vmap_of_grad,
+    "vmap of grad": _compiled_vmap_of_grad,
     "jacfwd": _jacfwd,
 }
-COMPILED_WANT = {"call": _call, "jacfwd": _jacfwd}

@@ -43,6 +43,11 @@ def vmap(f, in_dims=0, out_dims=0):
     return jax.vmap(f, in_axes=in_dims, out_axes=out_dims)
 
 
+def once(f):
+    """A function that is called once: compiled whole, which is faster than eager JAX."""
+    return jax.jit(f)
+
+
 def weighted(f, ct):
     """The scalar sum(ct * f(...)), whose gradient is the vjp with the cotangent ct."""
     return lambda *x: jnp.sum(ct * f(*x))
@@ -102,3 +107,29 @@ def reverse_modes(op):
 def compiler(_backend=None):
     """jax.jit."""
     return jax.jit
+
+
+# What `tests.chains` needs besides.
+
+jit, checkpoint = jax.jit, jax.checkpoint
+
+
+def lay_out(x, layout):
+    """JAX arrays have one layout; `expanded` repeats the first row, as in torch."""
+    return jnp.broadcast_to(x[:1], x.shape) if layout == "expanded" and x.ndim and x.size else x
+
+
+def wave(x, number):
+    """A direction (or cotangent) like x, the same in every call, no two entries equal."""
+    steps = jnp.arange(x.size, dtype=x.dtype).reshape(x.shape)
+    return jnp.cos(0.7 * steps + number) + 0.1
+
+
+def total(y, number):
+    return jnp.sum(y * wave(y, number))
+
+
+def vmap_like(f, into, out, x):
+    """vmap whose out_axes is `out`, wrapped to the rank that the result turns out to have."""
+    rank = jax.eval_shape(jax.vmap(f, in_axes=into), x).ndim
+    return jax.vmap(f, in_axes=into, out_axes=out % rank - rank * (out < 0))(x)

@@ -42,6 +42,11 @@ def vmap(f, in_dims=0, out_dims=0):
     return torch.func.vmap(f, in_dims=in_dims, out_dims=out_dims)
 
 
+def once(f):
+    """A function that is called once: torch runs it as it is."""
+    return f
+
+
 def weighted(f, ct):
     """The scalar sum(ct * f(...)), whose gradient is the vjp with the cotangent ct."""
     return lambda *x: torch.sum(ct * f(*x))
@@ -112,3 +117,42 @@ def compiler(backend):
     """torch.compile of a whole function, for one of its backends."""
     torch._dynamo.reset()
     return functools.partial(torch.compile, fullgraph=True, backend=backend)
+
+
+# What `tests.chains` needs besides.
+
+
+def lay_out(x, layout):
+    """The same values, except for `expanded`, in another place in memory."""
+    if layout == "transposed" and x.dim() > 1:
+        return x.transpose(0, -1).contiguous().transpose(0, -1)
+    if layout == "expanded" and x.dim() and x.shape[0]:
+        return x[:1].expand(x.shape)
+    if layout == "sliced" and x.dim():
+        return torch.stack([x, x], -1).flatten(-2)[..., ::2]
+    return x
+
+
+def wave(x, number):
+    """A direction (or cotangent) like x, the same in every call, no two entries equal."""
+    steps = torch.arange(x.numel(), dtype=x.dtype, device=x.device).reshape(x.shape)
+    return torch.cos(0.7 * steps + number) + 0.1
+
+
+def total(y, number):
+    return torch.sum(y * wave(y, number))
+
+
+def vmap_like(f, into, out, x):
+    """vmap whose out_dims is `out`, wrapped to the rank that the result turns out to have."""
+    rank = torch.func.vmap(f, in_dims=into)(x).dim()
+    return torch.func.vmap(f, in_dims=into, out_dims=out % rank - rank * (out < 0))(x)
+
+
+def checkpoint(f):
+    return lambda x: torch.utils.checkpoint.checkpoint(f, x, use_reentrant=False)
+
+
+def compiled(f):
+    torch._dynamo.reset()
+    return torch.compile(f, backend="aot_eager", fullgraph=True)

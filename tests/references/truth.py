@@ -133,16 +133,16 @@ def _exact(x):
     return [mp.mpf(float(v)) for v in x] if np.ndim(x) else mp.mpf(float(x))
 
 
-def evaluate(function, inputs):
+def evaluate(function, inputs, digits=DIGITS):
     """(value, first, second) as float64 arrays, rounded from the exact ones."""
     key = tuple((np.shape(x), np.asarray(x, np.float64).tobytes()) for x in inputs)
-    return _evaluate(function, key)
+    return _evaluate(function, key, digits)
 
 
 @functools.lru_cache(maxsize=None)
-def _evaluate(function, key):
+def _evaluate(function, key, digits):
     arrays = [np.frombuffer(data).reshape(shape) for shape, data in key]
-    with mp.workdps(DIGITS):
+    with mp.workdps(digits):
         found = function(*map(_exact, arrays))
         return tuple(np.array(_rounded(part), np.float64) for part in found)
 
