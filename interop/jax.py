@@ -81,20 +81,22 @@ def bind(op: Op) -> Any:
 
 def _make(op: Op) -> Any:
     count, visible = len(op.names), op.visible
-    targets: dict[Any, tuple[Kernel, Any]] = {}
 
+    @functools.cache
     def find(static: Any) -> tuple[Kernel, Any]:
-        if static not in targets:
-            kernel = Kernel(op, static)
-            targets[static] = kernel, _differentiable(kernel)
-        return targets[static]
+        kernel = Kernel(op, static)
+        return kernel, _differentiable(kernel)
+
+    @functools.cache
+    def default() -> tuple[Kernel, Any]:
+        return find(op.static({}))
 
     def call(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Arrays, Any]:
         if kwargs or len(args) != count:
             args, static = split_call(op, args, kwargs)
+            kernel, function = find(static)
         else:
-            static = op.static({})
-        kernel, function = find(static)
+            kernel, function = default()
         inputs, back = _prepare(op, args)
         kernel.plan(inputs)
         return function(*inputs), back
@@ -111,7 +113,7 @@ def _make(op: Op) -> Any:
 
     describe(bound, op, "jax", all_outputs=all_outputs)
     if inspect.Parameter.empty not in op.statics.values():
-        bound.__dict__["custom_vjp"] = _custom_vjp(find(op.static({}))[0])
+        bound.__dict__["custom_vjp"] = _custom_vjp(default()[0])
     return bound
 
 

@@ -58,7 +58,7 @@ def check_value(side, row):
 
 
 def check_first_derivative(side, row, scale=1.0):
-    for batch in [(), unequal(row), (2, 0)]:
+    for batch in [unequal(row), (2, 0)]:
         setting = Setting(side, row, batch)
         want = setting.expected.pull(setting.raw_ct)
         for name, (mode, f) in side.reverse_modes(row.op).items():
@@ -70,12 +70,12 @@ def check_first_derivative(side, row, scale=1.0):
 
 
 def check_forward_mode(side, row, scale=1.0):
-    for batch in [(), unequal(row), (2, 0)]:
+    for batch in [unequal(row), (2, 0)]:
         setting = Setting(side, row, batch)
         want = setting.expected.push(setting.raw_t)
         for name, mode in side.FORWARD.items():
             if name in ("jacfwd", "linearize") and 0 in want.shape:
-                continue
+                continue  # torch's own functions fail there
             got = run(side, mode, side.function(row.op), setting.t, setting.x)
             assert_close(got, scale * want, f"{name}, batch {batch}")
 

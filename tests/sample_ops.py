@@ -93,7 +93,7 @@ def softplus_hidden(seen: list | None = None) -> Op:
 
 
 def power() -> Op:
-    """x^p with a static p, default 2, and a mandatory static `scale`-free variant by keyword."""
+    """x^p with a static parameter p, 2 where it is not given."""
 
     @define("()->()")
     def power(xp, x, *, p=2.0):

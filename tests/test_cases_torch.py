@@ -7,7 +7,6 @@ import functools
 
 import numpy as np
 import pytest
-import scipy.special
 import torch
 from torch.func import grad, hessian, jacfwd, jacrev, jvp, vmap
 
@@ -268,16 +267,6 @@ def test_r67_r68_a_host_function_cannot_write_into_its_input():
     assert u.tolist() == [-2.0, 0.5, 3.0]
 
 
-def gammaln(rule=True):
-    @define("()->()", host=True)
-    def gammaln(xp, x):
-        return scipy.special.gammaln(x)
-
-    if rule:
-        gammaln.def_vjp(lambda xp, ct, out, x: 100 * ct * scipy.special.digamma(x))
-    return gammaln
-
-
 def test_r71_one_complex_rule_is_right_and_a_real_input_gets_a_real_gradient():
     """jax-ml/jax#9110"""
     f = bind(sample_ops.multiply())
@@ -290,23 +279,3 @@ def test_r71_one_complex_rule_is_right_and_a_real_input_gets_a_real_gradient():
             found.append(t.grad)
         assert found[0].dtype == t.dtype
         torch.testing.assert_close(*found)
-
-
-def test_r76_a_host_function_without_a_rule_raises_next_to_another_path():
-    """rdyro/torch2jax#1"""
-    u = leaf(torch.tensor(2.5))
-    with pytest.raises(MissingRuleError, match=r"gammaln \(\)->\(\).*def_vjp"):
-        (bind(gammaln(rule=False))(u) + u**2).backward()
-    with pytest.raises(MissingRuleError, match="gammaln"):
-        jvp(bind(gammaln(rule=False)), (u.detach(),), (u.detach(),))
-
-
-@pytest.mark.compile
-@pytest.mark.parametrize("backend", ["eager", "aot_eager", "inductor"])
-def test_r78_a_scipy_op_compiles_in_one_graph_with_its_rule(backend):
-    """pytorch/pytorch#160757"""
-    f = bind(gammaln())
-    t = leaf(torch.tensor([2.5, 1.0]))
-    torch.compile(lambda q: (f(q * 1.0) * 2).sum(), backend=backend, fullgraph=True)(t).backward()
-    right = 200 * scipy.special.digamma([2.5, 1.0])
-    np.testing.assert_allclose(t.grad.numpy(), right, rtol=1e-6)

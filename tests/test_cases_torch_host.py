@@ -4,11 +4,12 @@ import functools
 
 import numpy as np
 import pytest
+import scipy.special
 import torch
 from torch.func import grad, hessian, jvp, vmap
 
 from tests import sample_ops
-from twingrad.interop import RuleError, define
+from twingrad.interop import MissingRuleError, RuleError, define
 from twingrad.interop.torch import bind
 
 close = functools.partial(torch.testing.assert_close, rtol=1e-12, atol=1e-12)
@@ -177,3 +178,33 @@ def test_static_parameters_may_change_between_compiled_calls(mode, values, backe
         right = [p * 3.0 ** (p - 1) for p in values]
     h = compiled(g, backend)
     assert [float(h(x, p)) for p in values] == pytest.approx(right)
+
+
+def gammaln(rule=True):
+    @define("()->()", host=True)
+    def gammaln(xp, x):
+        return scipy.special.gammaln(x)
+
+    if rule:
+        gammaln.def_vjp(lambda xp, ct, out, x: 100 * ct * scipy.special.digamma(x))
+    return gammaln
+
+
+def test_r76_a_host_function_without_a_rule_raises_next_to_another_path():
+    """rdyro/torch2jax#1"""
+    u = torch.tensor(2.5, requires_grad=True)
+    with pytest.raises(MissingRuleError, match=r"gammaln \(\)->\(\).*def_vjp"):
+        (bind(gammaln(rule=False))(u) + u**2).backward()
+    with pytest.raises(MissingRuleError, match="gammaln"):
+        jvp(bind(gammaln(rule=False)), (u.detach(),), (u.detach(),))
+
+
+@pytest.mark.compile
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "inductor"])
+def test_r78_a_scipy_op_compiles_in_one_graph_with_its_rule(backend):
+    """pytorch/pytorch#160757"""
+    f = bind(gammaln())
+    t = torch.tensor([2.5, 1.0], requires_grad=True)
+    torch.compile(lambda q: (f(q * 1.0) * 2).sum(), backend=backend, fullgraph=True)(t).backward()
+    right = 200 * scipy.special.digamma([2.5, 1.0])
+    np.testing.assert_allclose(t.grad.numpy(), right, rtol=1e-6)

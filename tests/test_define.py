@@ -1,5 +1,6 @@
 """Defining an op: its function, its rules, its static parameters, and the errors of each."""
 
+import inspect
 import pickle
 
 import numpy as np
@@ -65,16 +66,18 @@ def test_hidden_outputs_are_the_last_ones_and_are_not_returned():
     assert op.label == "softplus ()->()"
 
 
-def test_rules_can_be_set_by_decorator_with_and_without_brackets_and_by_call():
-    for how in range(3):
-        op = sample_ops.cube(rules="none")
+@pytest.mark.parametrize("brackets", [False, True])
+@pytest.mark.parametrize("kind", ["def_vjp", "def_jvp"])
+def test_rules_can_be_set_by_decorator_with_and_without_brackets_and_by_call(kind, brackets):
+    op = sample_ops.cube(rules="none")
 
-        def rule(xp, ct, out, x):
-            return 5 * ct
+    def rule(xp, seed, out, x):
+        return 5 * (seed[0] if kind == "def_jvp" else seed)
 
-        found = [lambda: op.def_vjp(rule), lambda: op.def_vjp()(rule), lambda: op.def_vjp(rule)]
-        assert found[how]() is rule
-        assert bind(op).vjp(1.0, 2.0) == (5.0,)
+    found = getattr(op, kind)()(rule) if brackets else getattr(op, kind)(rule)
+    assert found is rule
+    assert bind(op).vjp(1.0, 2.0) == (5.0,) if kind == "def_vjp" else True
+    assert bind(op).jvp((1.0,), 2.0) == 5.0 if kind == "def_jvp" else True
 
 
 def test_a_rule_replaced_after_binding_is_the_one_that_runs():
@@ -191,8 +194,6 @@ def test_the_bound_function_presents_the_op():
     assert found is bind(power)
     assert found.__name__ == "power" and found.op is power
     assert "x^p" in sample_ops.power.__doc__ and "numpy.ndarray" in found.__doc__
-    import inspect
-
     assert str(inspect.signature(found)) == "(x, *, p=2.0)"
 
 

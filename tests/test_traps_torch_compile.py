@@ -7,12 +7,13 @@ from torch.func import grad
 from twingrad.interop import define
 from twingrad.interop.torch import bind
 
+CALL = torch.compile(lambda f, x: f(x), backend="eager")
 WAYS = {
     "directly": lambda f: torch.compile(f, backend="eager"),
     "grad": lambda f: torch.compile(grad(f), backend="eager"),
     "default argument": lambda f: torch.compile(lambda x, f=f: f(x), backend="eager"),
     "closure": lambda f: torch.compile(lambda x: f(x), backend="eager"),
-    "argument": lambda f, g=torch.compile(lambda f, x: f(x), backend="eager"): lambda x: g(f, x),
+    "argument": lambda f: lambda x: CALL(f, x),
 }
 
 
