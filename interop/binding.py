@@ -40,8 +40,5 @@ def describe(function: Callable[..., Any], op: Op, framework: str, **attributes:
         f"{doc}\n\nSignature: ``{op.label.partition(' ')[2]}``; arrays are `{array}`.".lstrip()
     )
     function.__dict__.update(attributes, op=op)
-    try:
-        function.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    except ValueError:  # a derived op, whose arguments have no names
-        pass
+    function.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     return function

@@ -262,7 +262,7 @@ def _hosted(op: Op, kind: str, rule: Rule) -> Rule:
         return _filled(xp, found, given)
 
     signature = Signature((*seeds, *outputs, *inputs), results)
-    names = tuple(f"argument {i}" for i in range(len(signature.inputs)))
+    names = tuple(f"argument_{i}" for i in range(len(signature.inputs)))
     derived = Op(
         forward, signature, name=f"{op.name}.{kind}", names=names, statics=op.statics, host=True
     )

@@ -3,26 +3,31 @@
 For an interval [t, t + w] let D = Phi(t + w) - Phi(t), phi the density, and
     F  = log D,
     mu = (phi(t) - phi(t + w)) / D   the mean of the law cut off to the interval,
-    h  = phi(t + w) / D              its density at the far end;
-its density at the near end is phi(t) / D = mu + h. The three are closed under
-differentiation, so derivatives of every order come from the rules below.
+    q  = w phi(t + w) / D            width times density at the far end.
+Their derivatives in t and in log w need nothing but themselves, t and w, so
+derivatives of every order come from the rules below. q and log w rather than
+phi(t + w)/D and w: in a narrow interval the latter are of the order 1/w, and
+second derivatives, often of the order 1, would be the difference of two such.
 
 `standardize` reflects the interval so that its midpoint c = t + w/2 is >= 0.
 Then nothing cancels in the right tail, and the left tail is the same thing. It
 also clips t to >= -40 and w to <= 80, which changes no result in float64 (the
 density there is below 1e-347) and removes every infinity: after it, a cut-off
-at infinity is an ordinary number. t and w must reach the rules as *outputs* of
-the op: differentiating (lower - mean) / scale would bring the infinity back.
+at infinity is an ordinary number. t and log w must reach the rules as *outputs*
+of the op: differentiating (lower - mean)/scale would bring the infinity back.
 
-Limits. lower == upper: F is -inf, mu is c, h is +inf; so the mean's derivative
-is finite, those of lower and upper are infinite, and scale's is NaN, as are
-second derivatives. lower > upper: F is NaN. scale must be > 0.
+Limits. lower == upper: F is -inf, its derivatives in mean and scale are their
+finite limits (for mean c/scale, up to the sign), those in lower and upper -inf
+and +inf. lower > upper: F is NaN. scale must be > 0. Where the mass is nearly 1
+the second derivative in (lower, upper) is phi phi / D^2, far below the others;
+its error is about one rounding of those, so that beyond 5 sigma on both sides
+(3 in float32) it has no digits of its own.
 
 Everything is elementwise on arrays of one floating type and broadcasts.
-Sources: DLMF 7.2 (erfc), 7.8 (Mills' ratio), 7.9.2 (its continued fraction);
-Fernandez-de-Cossio-Diaz, "Moments of the univariate truncated normal
-distribution" (the regimes); Moller, "Quasi double-precision in floating point
-addition", BIT 5 (1965) (the rounding error of a sum).
+Sources: DLMF 7.2 (erfc), 7.8 (Mills' ratio), 7.9.2 (its continued fraction),
+24.2.1 (the Bernoulli numbers); Fernandez-de-Cossio-Diaz, "Moments of the
+univariate truncated normal distribution" (the regimes); Moller, "Quasi
+double-precision in floating point addition", BIT 5 (1965) (TwoSum).
 """
 
 from typing import Any, NamedTuple
@@ -74,6 +79,10 @@ _SINGLE = _Limits(
 )
 
 
+# B_k/k! for k = 2, 4, ..., 10 (DLMF 24.2.1 and Table 24.2.1)
+_BERNOULLI = (1 / 12, -1 / 720, 1 / 30240, -1 / 1209600, 1 / 47900160)
+
+
 def _limits(xp: Any, x: Any) -> _Limits:
     return _DOUBLE if xp.finfo(x.dtype).bits == 64 else _SINGLE
 
@@ -85,13 +94,14 @@ def _limits(xp: Any, x: Any) -> _Limits:
 # of [0, narrow]^2. The error of w^2 B is 2e-15 (float64), 1.4e-8 (float32).
 def _series(xp: Any, d: Any, w: Any) -> Any:
     u, v = d * d, w * w
-    total = None
-    for row in reversed(_limits(xp, d).series):
-        value = row[-1]
-        for coefficient in reversed(row[:-1]):
-            value = value * v + coefficient
-        total = value if total is None else total * u + value
-    return total
+    return _horner([_horner(row, v) for row in _limits(xp, d).series], u)
+
+
+def _horner(coefficients: Any, x: Any) -> Any:
+    *rest, value = coefficients
+    for coefficient in reversed(rest):
+        value = value * x + coefficient
+    return value
 
 
 def _twice_midpoint(xp: Any, mean: Any, lower: Any, upper: Any) -> Any:
@@ -114,35 +124,36 @@ def flip(xp: Any, mean: Any, lower: Any, upper: Any) -> Any:
 
 
 def standardize(xp: Any, mean: Any, scale: Any, lower: Any, upper: Any) -> Any:
-    """(t, w, c): the near end, width and midpoint of the reflected interval.
+    """(t, log w, (w, c)): near end, log width, and what `log_mass` also needs.
 
     The width comes from upper - lower, and c from the sum of the edges, because
     both may be far smaller than t. (t + w/2 with an ample margin is a bound on
-    c, and stands in for it where the width was clipped.) c serves `log_mass`
-    only: t and w are what the op returns.
+    c, and stands in for it where the width was clipped.) The pair (w, c) is for
+    `log_mass` only; t and log w are what the op returns.
     """
     top = float(xp.finfo(mean.dtype).max) / 256
     t = xp.maximum(lower - mean, mean - upper) / scale
     t = xp.clip(t, -40.0, top)
     w = xp.clip((upper - lower) / scale, None, 80.0)
     c = 0.5 * xp.abs(_twice_midpoint(xp, mean, lower, upper))
-    return t, w, xp.minimum(c, (t + 0.501 * w) * scale) / scale
+    c = xp.minimum(c, (t + 0.501 * w) * scale) / scale
+    return t, xp.log(w), (w, c)
 
 
 # Three regimes, with d = w c and Mills' ratio M(x) = sqrt(pi/2) erfcx(x/sqrt 2):
 #   narrow:  D = phi(t) w ((1 - e^-d) / d) (1 + w^2 B), see _series;
 #   right:   D = phi(t) (M(t) - e^-d M(t+w)), as phi(t+w) = phi(t) e^-d;
 #   centre:  D = 1 - phi(t) (M(-t) + e^-d M(t+w)), for t < 0.
-# From D, in all of them: mu + h = phi(t)/D, h = e^-d phi(t)/D and
-# mu = (1 - e^-d) phi(t)/D. num/den is phi(t)/D, both free of underflow in the
-# right tail. The widened w makes mu = c come out at w = 0 with no 0/0; the
-# ratio w / widened then takes F and h to their own limits.
-def log_mass(xp: Any, t: Any, w: Any, c: Any = None) -> Any:
-    """(F, mu, h) of [t, t + w], for t and w as `standardize` gives them."""
+# In all of them mu = (1 - e^-d) phi(t)/D and q = w e^-d phi(t)/D; num/den is
+# phi(t)/D, both free of underflow in the right tail. The widened w makes mu = c
+# and q = 1 come out at w = 0 with no 0/0; w / widened takes F to its own limit.
+def log_mass(xp: Any, t: Any, log_w: Any, exact: Any = None) -> Any:
+    """(F, mu, q), for t, log w and the pair (w, c) as `standardize` gives them."""
     limit = _limits(xp, t).narrow
     tiny = float(xp.finfo(t.dtype).smallest_normal)
+    w, c = _width_and_midpoint(xp, t, log_w) if exact is None else exact
     widened = w + tiny**0.75
-    d = widened * (t + 0.5 * w if c is None else c) + tiny
+    d = widened * c + tiny
     decay, gain = xp.exp(-d), -xp.expm1(-d)
     t_neg = xp.clip(t, None, 0.0)
     t_pos = t - t_neg
@@ -156,36 +167,49 @@ def log_mass(xp: Any, t: Any, w: Any, c: Any = None) -> Any:
     tails = num * (near + far)
     den = xp.where(centre, _SQRT_TWO_PI - tails, near - far)
     den = xp.where(narrow, num * (widened * (gain / d) * bulge), den)
-    shrink = w / widened
-    log_d = xp.log(den * shrink) - (0.5 * (t_pos * t_pos) + _LOG_SQRT_TWO_PI)
+    log_d = xp.log(den * (w / widened)) - (0.5 * (t_pos * t_pos) + _LOG_SQRT_TWO_PI)
     missing = xp.clip(tails * (-1.0 / _SQRT_TWO_PI), -0.95, None)
     ratio = num / den
     log_d = xp.where(centre, xp.log1p(missing), log_d)
-    return log_d, gain * ratio, decay * ratio / shrink
+    return log_d, gain * ratio, widened * decay * ratio
 
 
-# e = mu - t loses all digits where the interval is narrow or far out. Instead:
-#   narrow:  mu = c / (1 + w^2 B), hence e = w (1/2 - d B / (1 + w^2 B));
-#   far out: with r(x) = 1/M(x) - x = 1/(x + 2/(x + 3/(x + ...))) (DLMF 7.9.2)
-#     and D/phi(t) = M(t) - e^-d M(t+w),
-#     e = (mu + h) r(t) / (t + r(t)) - h (w + r(t+w)) / (t + w + r(t+w)).
-# Written so that autodiff gives its derivatives; the branches not taken are fed
-# constants, so no NaN can come from them.
-def offset(xp: Any, t: Any, w: Any, mu: Any, h: Any) -> Any:
-    """e = mu - t, the mean's distance from the near end, to full accuracy."""
+def _width_and_midpoint(xp: Any, t: Any, log_w: Any) -> Arrays:
+    w = xp.exp(log_w)
+    return w, t + 0.5 * w
+
+
+# The rules need e = mu - t and r = (1 - q)/w - (t + w), which as written lose
+# all digits in narrow intervals, and e also far out. Instead:
+#   narrow:  mu = c / (1 + w^2 B) and q = (d/(e^d - 1)) / (1 + w^2 B), hence
+#     e = w (1/2 - d B / (1 + w^2 B)),
+#     r = (w B + c (1/2 - d S)) / (1 + w^2 B) - (t + w), with
+#     d/(e^d - 1) = 1 - d/2 + d^2 S, S the series of _BERNOULLI in d^2;
+#   far out: with x(t) = 1/M(t) - t = 1/(t + 2/(t + 3/(t + ...))) (DLMF 7.9.2),
+#     e = (mu + q/w) x(t) / (t + x(t)) - (q/w) (w + x(t+w)) / (t + w + x(t+w)).
+# Autodiff of this is right too; branches not taken are fed constants.
+def _offsets(xp: Any, t: Any, w: Any, mu: Any, q: Any) -> Arrays:
     limit, far_limit, depth, _ = _limits(xp, t)
-    d = w * (t + 0.5 * w)
-    narrow = (d < limit) & (w < limit)
-    w_in, d_in = xp.where(narrow, w, 0.0), xp.where(narrow, d, 0.0)
-    b = _series(xp, d_in, w_in)
-    e_narrow = w_in * (0.5 - d_in * b / (1.0 + w_in * w_in * b))
+    c = t + 0.5 * w
+    narrow = (w * c < limit) & (w < limit)
     far = (t > far_limit) & ~narrow
-    t_out, w_out = xp.where(far, t, far_limit), xp.where(far, w, 1.0)
-    mu_out, h_out = xp.where(far, mu, 0.0), xp.where(far, h, 0.0)
-    r, s = _excess(t_out, depth), _excess(t_out + w_out, depth)
-    e_far = (mu_out + h_out) * (r / (t_out + r))
-    e_far = e_far - h_out * ((w_out + s) / (t_out + w_out + s))
-    return xp.where(narrow, e_narrow, xp.where(far, e_far, mu - t))
+    w_in, c_in = xp.where(narrow, w, 0.0), xp.where(narrow, c, 0.0)
+    d = w_in * c_in
+    b = _series(xp, d, w_in)
+    bulge = 1.0 + w_in * w_in * b
+    e_narrow = w_in * (0.5 - d * b / bulge)
+    r_narrow = (w_in * b + c_in * (0.5 - d * _horner(_BERNOULLI, d * d))) / bulge
+    w_out = xp.where(narrow, 1.0, w)
+    t_far, mu_far = xp.where(far, t, far_limit), xp.where(far, mu, 0.0)
+    e_far = _far_offset(t_far, w_out, mu_far, xp.where(far, q, 0.0) / w_out, depth)
+    e = xp.where(narrow, e_narrow, xp.where(far, e_far, mu - t))
+    return e, xp.where(narrow, r_narrow, (1.0 - q) / w_out) - (t + w)
+
+
+def _far_offset(t: Any, w: Any, mu: Any, h: Any, depth: int) -> Any:
+    end = t + w
+    near, far = _excess(t, depth), _excess(end, depth)
+    return (mu + h) * (near / (t + near)) - h * ((w + far) / (end + far))
 
 
 def _excess(x: Any, depth: int) -> Any:
@@ -195,64 +219,68 @@ def _excess(x: Any, depth: int) -> Any:
     return value
 
 
-# Differentiate D = Phi(t+w) - Phi(t), phi' = -x phi, with phi(t)/D = mu + h:
-#   dF  = h (dt + dw) - (mu + h) dt = -mu dt + h dw
-#   dh  = -h ((t+w)(dt + dw) + dF)  = -h ((w - e) dt + (h + t + w) dw)
-#   dmu = (phi(t)/D)(-t dt - dF) - dh = (h w + mu e) dt + h (w - e) dw
-def log_mass_jvp(xp: Any, tangents: Arrays, out: Any, t: Any, w: Any) -> Any:
-    """(F_dot, mu_dot, h_dot) from (t_dot, w_dot)."""
-    (t_dot, w_dot), (_, mu, h) = tangents, out
-    e = offset(xp, t, w, mu, h)
+# Differentiate D = Phi(t+w) - Phi(t) with phi' = -x phi. With h = phi(t+w)/D,
+# so that phi(t)/D = mu + h, and l = log w, dw = w dl:
+#   dF  = h (dt + dw) - (mu + h) dt = -mu dt + q dl
+#   dh  = -h ((t+w)(dt + dw) + dF)
+#   dmu = (mu + h)(-t dt - dF) - dh = (q + mu e) dt + q (w - e) dl
+#   dq  = w dh + q dl               = q (-(w - e) dt + w r dl)
+def log_mass_jvp(xp: Any, tangents: Arrays, out: Any, t: Any, log_w: Any) -> Any:
+    """(F_dot, mu_dot, q_dot) from the tangents of t and log w."""
+    (t_dot, l_dot), (_, mu, q) = tangents, out
+    w = xp.exp(log_w)
+    e, r = _offsets(xp, t, w, mu, q)
     rest = w - e
-    f_dot = h * w_dot - mu * t_dot
-    mu_dot = (h * w + mu * e) * t_dot + (h * rest) * w_dot
-    h_dot = -h * (rest * t_dot + (h + t + w) * w_dot)
-    return f_dot, mu_dot, h_dot
+    f_dot = q * l_dot - mu * t_dot
+    mu_dot = (q + mu * e) * t_dot + (q * rest) * l_dot
+    return f_dot, mu_dot, q * ((w * r) * l_dot - rest * t_dot)
 
 
 # The transpose of the rule above. A cotangent that is None belongs to an output
-# nobody differentiates; with only F_bar, e is not needed.
-def log_mass_vjp(xp: Any, cts: Any, out: Any, t: Any, w: Any) -> Arrays:
-    """(t_bar, w_bar) from (F_bar, mu_bar or None, h_bar or None)."""
-    (f_bar, mu_bar, h_bar), (_, mu, h) = cts, out
-    t_bar, w_bar = -f_bar * mu, f_bar * h
-    if mu_bar is None and h_bar is None:
-        return t_bar, w_bar
-    e = offset(xp, t, w, mu, h)
+# nobody differentiates; with only F_bar, e and r are not needed.
+def log_mass_vjp(xp: Any, cts: Any, out: Any, t: Any, log_w: Any) -> Arrays:
+    """The cotangents of t and log w from (F_bar, mu_bar or None, q_bar or None)."""
+    (f_bar, mu_bar, q_bar), (_, mu, q) = cts, out
+    t_bar, l_bar = -f_bar * mu, f_bar * q
+    if mu_bar is None and q_bar is None:
+        return t_bar, l_bar
+    w = xp.exp(log_w)
+    e, r = _offsets(xp, t, w, mu, q)
     rest = w - e
     if mu_bar is not None:
-        t_bar = t_bar + mu_bar * (h * w + mu * e)
-        w_bar = w_bar + mu_bar * h * rest
-    if h_bar is not None:
-        t_bar = t_bar - h_bar * h * rest
-        w_bar = w_bar - h_bar * h * (h + t + w)
-    return t_bar, w_bar
+        t_bar = t_bar + mu_bar * (q + mu * e)
+        l_bar = l_bar + mu_bar * q * rest
+    if q_bar is not None:
+        t_bar = t_bar - q_bar * q * rest
+        l_bar = l_bar + q_bar * q * (w * r)
+    return t_bar, l_bar
 
 
 # t = (lower - mean)/scale, or (mean - upper)/scale if reflected, and
-# w = (upper - lower)/scale. Derivatives in the scale are -t/scale and -w/scale
-# with the clipped t and w, so that nothing is infinite; where clipping acts, mu
-# or h is 0 and the difference does not matter.
+# log w = log(upper - lower) - log(scale). The derivative of t in the scale is
+# -t/scale with the clipped t, so that nothing is infinite; where clipping acts,
+# mu or q is 0 and the difference does not matter. upper - lower is taken from
+# the inputs and not as w scale, so that it does not depend on the scale.
 def standardize_jvp(xp: Any, tangents: Any, out: Arrays, *inputs: Any) -> Arrays:
-    """(t_dot, w_dot); tangents and inputs are of mean, scale, lower, upper."""
-    (mean_dot, scale_dot, lower_dot, upper_dot), (t, w) = tangents, out
+    """Tangents of (t, log w); `tangents`, `inputs`: mean, scale, lower, upper."""
+    (mean_dot, scale_dot, lower_dot, upper_dot), (t, _) = tangents, out
     mean, scale, lower, upper = inputs
     reflected = flip(xp, mean, lower, upper)
     near_dot = xp.where(reflected, mean_dot - upper_dot, lower_dot - mean_dot)
     t_dot = (near_dot - t * scale_dot) / scale
-    return t_dot, ((upper_dot - lower_dot) - w * scale_dot) / scale
+    return t_dot, (upper_dot - lower_dot) / (upper - lower) - scale_dot / scale
 
 
-# The transpose. The cotangents are divided by the scale before they meet t and
-# w, so that a cotangent of 0 stays 0 next to a huge t.
+# The transpose. The cotangent is divided by the scale before it meets t, so
+# that a cotangent of 0 stays 0 next to a huge t.
 def standardize_vjp(xp: Any, cts: Arrays, out: Arrays, *inputs: Any) -> Any:
     """(mean_bar, scale_bar, lower_bar, upper_bar), in the broadcast shape."""
-    (t_bar, w_bar), (t, w) = cts, out
+    (t_bar, l_bar), (t, _) = cts, out
     mean, scale, lower, upper = inputs
     reflected = flip(xp, mean, lower, upper)
-    t_part, w_part = t_bar / scale, w_bar / scale
-    near = t_part - w_part
+    t_part, far = t_bar / scale, l_bar / (upper - lower)
+    near = t_part - far
     mean_bar = xp.where(reflected, t_part, -t_part)
-    lower_bar = xp.where(reflected, -w_part, near)
-    upper_bar = xp.where(reflected, -near, w_part)
-    return mean_bar, -(t_part * t + w_part * w), lower_bar, upper_bar
+    lower_bar = xp.where(reflected, -far, near)
+    upper_bar = xp.where(reflected, -near, far)
+    return mean_bar, -(t_part * t + l_bar / scale), lower_bar, upper_bar

@@ -28,8 +28,8 @@ def log_ndtr_diff(xp: Any, a: Any, b: Any) -> Any:
     return interval(xp, xp.zeros_like(a), 1.0, a, b)
 
 
-# F depends on (a, b) through the reflected near end t and the width w, whose derivatives
-# are 1, -1 or 0; both chains stand in _normal_interval, with mean 0 and scale 1.
+# F depends on (a, b) through the near end t of the reflected interval and its width w; both
+# steps of the chain stand in _normal_interval, here with mean 0 and scale 1.
 @log_ndtr_diff.def_vjp
 def _(xp: Any, ct: Any, out: Any, a: Any, b: Any) -> Any:
     standard = xp.zeros_like(a), 1.0
