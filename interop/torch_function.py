@@ -216,9 +216,20 @@ def _lift(signature: Signature, in_dims: Any, inputs: Arrays) -> list[torch.Tens
 
 
 def _fresh(outs: Arrays, inputs: Arrays) -> Any:
-    """The outputs as a Function must return them: none of them an input itself."""
-    fresh = tuple([y.view_as(y) if any(y is x for x in inputs) else y for y in outs])
+    """The outputs as a Function must return them: with memory of their own.
+
+    torch treats a Function that returns a view of an input as a view operation, and forward
+    mode writes tangents in the layout of their primals, which an expanded one cannot take.
+    """
+    fresh = tuple([y.clone() if _borrowed(y, inputs) else y for y in outs])
     return fresh[0] if len(fresh) == 1 else fresh
+
+
+def _borrowed(y: torch.Tensor, inputs: Arrays) -> bool:
+    if not y._is_view():
+        return any(y is x for x in inputs)
+    bases = [x if x._base is None else x._base for x in inputs]
+    return 0 in y.stride() or not y.numel() or any(y._base is base for base in bases)
 
 
 def autocast_on(x: torch.Tensor | torch.device) -> bool:
