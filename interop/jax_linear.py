@@ -173,6 +173,14 @@ def vary_alike(arrays: Arrays) -> Arrays:
     return tuple(_cast_varying(x, axes) for x in arrays)
 
 
+def promise(shape: Any, dtype: str, like: Any) -> Any:
+    """The type of a result that varies over the mesh axes that `like` varies over."""
+    if not _varying(like):
+        return jax.ShapeDtypeStruct(shape, dtype)
+    axes = jax.typeof(like).manual_axis_type
+    return jax.ShapeDtypeStruct(shape, dtype, manual_axis_type=axes)
+
+
 def _cast_varying(x: Any, axes: frozenset[Any]) -> Any:
     missing = tuple(axes - _varying(x))
     return jax.lax.pcast(x, missing, to="varying") if missing else x

@@ -66,7 +66,11 @@ def call_host(kernel: Kernel, inputs: Arrays, plan: Plan) -> tuple[np.ndarray, .
     op = kernel.op
     rank, size = len(plan.batch), math.prod(plan.batch)
     arrays = tuple(_flat(np.asarray(x), plan.batch, rank, size) for x in inputs)
-    found = as_tuple(op.forward(np, *arrays, **kernel.keywords))
+    try:
+        found = as_tuple(op.forward(np, *arrays, **kernel.keywords))
+    except Exception as error:
+        error.add_note(f"raised inside the host function of {op.label}")
+        raise
     if len(found) != len(plan.outputs):
         raise RuleError(
             f"{op.label}: its host function returned {len(found)} values; "
@@ -152,6 +156,12 @@ def _make(op: Op) -> Any:
         inputs, bits = _prepare(op, args)
         return kernel, inputs, kernel.evaluate(NUMPY, inputs), bits
 
+    def check_count(what: str, given: Any, expected: int) -> None:
+        if len(as_tuple(given)) != expected:
+            raise ArgumentError(
+                f"{op.label}: expected {expected} {what}, found {len(as_tuple(given))}"
+            )
+
     def bound(*args: Any, **kwargs: Any) -> Any:
         _, _, outs, bits = run(args, kwargs)
         outs = tuple(_give_back(y, bits) for y in outs[: op.visible])
@@ -164,6 +174,7 @@ def _make(op: Op) -> Any:
     def vjp(cts: Any, *args: Any, **kwargs: Any) -> tuple[Any, ...]:
         """The gradients of sum(ct * out), one per input; cts is a tuple for several outputs."""
         kernel, inputs, outs, _ = run(args, kwargs)
+        check_count("cotangents", cts, op.visible)
         seeds = tuple(
             cast_like(NUMPY, np.asarray(ct), y)
             for ct, y in zip(as_tuple(cts), outs[: op.visible], strict=True)
@@ -175,6 +186,7 @@ def _make(op: Op) -> Any:
     def jvp(tangents: Any, *args: Any, **kwargs: Any) -> Any:
         """The tangent of each output; `tangents` has one entry per input, or None."""
         kernel, inputs, outs, _ = run(args, kwargs)
+        check_count("tangents", tangents, len(inputs))
         dots = tuple(
             None if t is None else cast_like(NUMPY, np.asarray(t), x)
             for t, x in zip(as_tuple(tangents), inputs, strict=True)

@@ -10,15 +10,23 @@ from __future__ import annotations
 import importlib
 import inspect
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any, overload
 
 from twingrad.interop.errors import ArgumentError, SignatureError
 from twingrad.interop.signature import Signature
 
 Rule = Callable[..., Any]
-Static = tuple[tuple[str, Any], ...]
 
 _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+
+
+@dataclass(frozen=True)
+class Static:
+    """Static parameters by name.  Equal values of different types, 1 and True, differ."""
+
+    items: tuple[tuple[str, Any], ...] = field(compare=False)
+    key: Any
 
 
 class Op:
@@ -106,6 +114,7 @@ class Op:
         if rule is None:
             return lambda rule: self._set(kind, rule, host)
         if isinstance(rule, Op):
+            _check_fits(self, kind, rule)
             setattr(self, kind, _delegate(kind, rule))
             return rule
         _check_arity(self, rule, 3, f"its {kind}")
@@ -125,15 +134,16 @@ class Op:
         for name, value in items:
             if value is inspect.Parameter.empty:
                 raise ArgumentError(f"{self.label}: the keyword argument {name!r} is missing")
-            try:
-                hash(value)
-            except TypeError:
-                raise ArgumentError(
-                    f"{self.label}: {name!r} is a static parameter and must be hashable; "
-                    f"found {type(value).__name__}. Give a number, string or tuple, or make "
-                    "it an argument of the signature"
-                ) from None
-        return items
+        try:
+            key = tuple((name, _typed(value)) for name, value in items)
+            hash(key)
+        except TypeError:
+            wrong = ", ".join(f"{n} is a {type(v).__name__}" for n, v in items if not _fixed(v))
+            raise ArgumentError(
+                f"{self.label}: static parameters must be hashable and no arrays; {wrong}. Give "
+                "a number, string or tuple, or make it an argument of the signature"
+            ) from None
+        return Static(items, key)
 
     def arguments(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
         """Positional and named array arguments in order; pops the named ones."""
@@ -201,6 +211,22 @@ def define(signature: Any, *, host: bool = False, hidden: int = 0) -> Any:
     return make
 
 
+def _typed(value: Any) -> Any:
+    """A key that tells 1, 1.0 and True apart; TypeError for arrays, which hash by identity."""
+    if isinstance(value, tuple):
+        return tuple(map(_typed, value))
+    if hasattr(value, "shape") and hasattr(value, "dtype"):
+        raise TypeError
+    return type(value), value
+
+
+def _fixed(value: Any) -> bool:
+    try:
+        return bool(hash(_typed(value)) is not None)
+    except TypeError:
+        return False
+
+
 def as_tuple(value: Any) -> tuple[Any, ...]:
     """A rule's result as a tuple."""
     return tuple(value) if isinstance(value, tuple | list) else (value,)
@@ -226,6 +252,19 @@ def _check_arity(op: Op, function: Rule, before: int, what: str) -> None:
         raise SignatureError(
             f"{op.label}: {what} takes {count} positional parameters; expected {first} "
             f"and {len(op.signature.inputs)} inputs"
+        )
+
+
+def _check_fits(op: Op, kind: str, other: Op) -> None:
+    """`other` must take the seeds and the inputs of `op`, and return what the rule returns."""
+    inputs, outputs = op.signature.inputs, op.signature.outputs
+    seeds, results = (outputs, inputs) if kind == "vjp" else (inputs, outputs)
+    found = other.signature
+    expected = Signature((*seeds, *inputs), results)
+    ranks = [tuple(map(len, side)) for side in (found.inputs, found.outputs)]
+    if ranks != [tuple(map(len, side)) for side in (expected.inputs, expected.outputs)]:
+        raise SignatureError(
+            f"{op.label}: {other.label} cannot be its {kind}; expected an op {expected}"
         )
 
 

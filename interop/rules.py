@@ -30,7 +30,7 @@ class Kernel:
     """An op with its static parameters fixed: what the binders run."""
 
     def __init__(self, op: Op, static: Static) -> None:
-        self.op, self.static, self.keywords = op, static, dict(static)
+        self.op, self.static, self.keywords = op, static, dict(static.items)
         self._signatures: dict[Any, Signature] = {}
 
     def __repr__(self) -> str:

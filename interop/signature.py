@@ -21,7 +21,8 @@ from twingrad.interop.errors import ShapeError, SignatureError
 Shape = tuple[int, ...]
 Core = tuple[str | int, ...]
 
-_CORE = r"\(\s*(?:\w+\s*(?:,\s*\w+\s*)*)?\)"
+_DIM = r"(?:[A-Za-z_]\w*|\d+)"
+_CORE = rf"\(\s*(?:{_DIM}\s*(?:,\s*{_DIM}\s*)*)?\)"
 _SIDE = rf"{_CORE}(?:\s*,\s*{_CORE})*"
 _GRAMMAR = re.compile(rf"\s*({_SIDE})\s*->\s*({_SIDE})\s*")
 

@@ -32,7 +32,7 @@ from twingrad.interop.op import Op
 from twingrad.interop.rules import Kernel
 from twingrad.interop.signature import Plan, Shape
 from twingrad.interop.torch_function import autocast_on, make_function, pull_back
-from twingrad.interop.torch_host import call_host
+from twingrad.interop.torch_host import call_host, register
 
 _FULL = frozenset((torch.float32, torch.float64))
 _NUMBERS = (numbers.Number, torch.SymInt, torch.SymFloat, torch.SymBool)
@@ -80,7 +80,10 @@ def _make(op: Op) -> Any:
 
     @functools.cache
     def function(static: Any) -> Any:
-        return make_function(Kernel(op, static), TORCH)
+        kernel = Kernel(op, static)
+        if op.host:
+            register(kernel)
+        return make_function(kernel, TORCH)
 
     @functools.cache
     def default() -> Any:
@@ -112,8 +115,16 @@ def _make(op: Op) -> Any:
     torch.compiler.allow_in_graph(evaluate)
 
     # Dynamo traces the function that it is given itself, allowed in the graph or not.
+    # A static parameter that changes between calls is a symbol to it; float and int fix it.
     def bound(*args: Any, **kwargs: Any) -> Any:
+        if kwargs:
+            kwargs = {name: _fixed(value) for name, value in kwargs.items()}
         return evaluate(*args, **kwargs)
+
+    # What Dynamo compiled is kept by code object, and these are closures of one code: with
+    # a shared one, the second op that is compiled would run the first.
+    for closure in (bound, evaluate):
+        closure.__code__ = closure.__code__.replace(co_name=op.name.replace(".", "_"))
 
     def all_outputs(*args: Any, **kwargs: Any) -> Any:
         return call(args, kwargs)[0]
@@ -122,6 +133,12 @@ def _make(op: Op) -> Any:
     if inspect.Parameter.empty not in op.statics.values():
         bound.__dict__["Function"] = default()
     return bound
+
+
+def _fixed(value: Any) -> Any:
+    if type(value) is float:
+        return float(value)
+    return int(value) if type(value) is int else value
 
 
 def _ready(args: tuple[Any, ...]) -> bool:

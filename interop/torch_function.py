@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import torch
+from torch._functorch import eager_transforms
+from torch.autograd import forward_ad
 
 from twingrad.interop.framework import Arrays, Framework, inexact
 from twingrad.interop.rules import Kernel
@@ -121,11 +124,26 @@ def _push_function(
             torch.broadcast_tensors(args[i], dot) for i, dot in zip(live, args[n_in:], strict=True)
         ]
         primals, dots = zip(*[(x.contiguous(), dot) for x, dot in pairs], strict=True)
-        return torch.func.jvp(_restrict(function, args[:n_in], live), primals, dots)[1]
+        with _inside_dual_level():
+            return torch.func.jvp(_restrict(function, args[:n_in], live), primals, dots)[1]
 
     inputs = signature.inputs + tuple(signature.inputs[i] for i in live)
     extended = Signature(inputs, signature.outputs)
     return make_autodiff(f"{name}_jvp", extended, push)
+
+
+@contextlib.contextmanager
+def _inside_dual_level() -> Iterator[None]:
+    """Tell torch.func.jvp that a dual level is open, where Dynamo opened it unseen.
+
+    It opens one itself unless it has counted an outer jvp, and torch allows only one.
+    """
+    unseen = forward_ad._current_level >= 0 and eager_transforms.JVP_NESTING == 0
+    eager_transforms.JVP_NESTING += unseen
+    try:
+        yield
+    finally:
+        eager_transforms.JVP_NESTING -= unseen
 
 
 def _restrict(

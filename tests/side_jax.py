@@ -44,8 +44,22 @@ def vmap(f, in_dims=0, out_dims=0):
 
 
 def once(f):
-    """A function that is called once: compiled whole, which is faster than eager JAX."""
-    return jax.jit(f)
+    """A function that is called once: compiled whole and without optimisation.
+
+    Eager JAX compiles each operation of each shape, and full optimisation takes four times as
+    long; `compiler` has it.
+    """
+    return jax.jit(f, compiler_options=_quick_options())
+
+
+@functools.cache
+def _quick_options():
+    quick = {"xla_backend_optimization_level": 0, "xla_cpu_use_fusion_emitters": False}
+    try:
+        jax.jit(lambda x: x, compiler_options=quick)(0.0)
+    except Exception:  # another version of XLA may not know these names
+        return None
+    return quick
 
 
 def weighted(f, ct):

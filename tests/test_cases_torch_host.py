@@ -131,8 +131,14 @@ def test_float32_stays_float32_through_a_host_function_that_computes_in_float64(
 
 @pytest.mark.compile
 @pytest.mark.parametrize("dynamic", [None, True])
-@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
-@pytest.mark.parametrize("kind", ["array", "host"])
+@pytest.mark.parametrize(
+    ("kind", "backend"),
+    [("array", "aot_eager"), ("host", "eager")]
+    + [
+        pytest.param(*p, marks=pytest.mark.slow)
+        for p in (("array", "eager"), ("host", "aot_eager"))
+    ],
+)
 def test_changing_batch_sizes_never_give_a_wrong_result(kind, backend, dynamic):
     f = bind(sample_ops.affine())
     if kind == "host":

@@ -1,4 +1,4 @@
-"""The contract as NumPy shows it, without any framework: host calls, dtypes and the rules' checks."""
+"""The contract as NumPy shows it, without any framework: host calls, dtypes, checks of rules."""
 
 import itertools
 

@@ -1,6 +1,6 @@
 """Values, Jacobians and Hessians of the ops from mpmath, at inputs that are exact doubles.
 
-Everything is a closed form, evaluated with 260 digits: no differences of anything.  Each
+Everything is a closed form, evaluated with 400 digits: no differences of anything.  Each
 function takes a list of inputs (floats, or lists of floats) and returns (value, first,
 second) for the inputs in one row: value[i], first[i][j] and second[i][j][k].
 """
@@ -10,7 +10,7 @@ import functools
 import mpmath as mp
 import numpy as np
 
-DIGITS = 260
+DIGITS = 400
 
 
 def log1mexp(x):

@@ -1,0 +1,127 @@
+"""Values and derivatives of an op at its hard inputs, as each framework computes them."""
+
+import functools
+import importlib
+
+import numpy as np
+
+from tests.references import truth
+
+# the parts of what is measured, and the place of the truth for it in `truth.evaluate`
+PARTS = {"value": 0, "reverse": 1, "forward": 1, "second, rev over rev": 2, "second, fwd over rev": 2}
+
+
+def truths(row, name, dtype):
+    """(value, first, second) at the inputs as they are after rounding to `dtype`.
+
+    None where rounding makes another problem of them, such as lower = upper.
+    """
+    try:
+        return truth.evaluate(row.truth, [np.asarray(x, dtype) for x in row.hard[name]])
+    except ZeroDivisionError:
+        return None
+
+
+@functools.cache
+def measured(side_name, name, dtype):
+    """part -> array with the hard inputs of the row in front, one batched call for each part."""
+    from tests.op_table import ROWS
+
+    row = next(row for row in ROWS if row.name == name)
+    columns = zip(*row.hard.values(), strict=True)
+    inputs = [np.array(column, np.float64).astype(dtype) for column in columns]
+    if side_name == "numpy":
+        with np.errstate(all="ignore"):
+            return _numpy(row, inputs)
+    side = importlib.import_module(f"tests.side_{side_name}")
+    return _framework(side, row, inputs)
+
+
+def _numpy(row, inputs):
+    from twingrad.interop.numpy import bind
+
+    f = bind(row.op)
+    value = f(*inputs)
+    core = value.shape[1:]
+    rows, columns = [], []
+    for where in np.ndindex(core):
+        ct = np.zeros_like(value)
+        ct[(slice(None), *where)] = 1
+        rows.append(_flat(f.vjp(ct, *inputs)))
+    for i, x in enumerate(inputs if row.op.jvp else ()):
+        for where in np.ndindex(x.shape[1:]):
+            t = [np.zeros_like(v) for v in inputs]
+            t[i][(slice(None), *where)] = 1
+            columns.append(f.jvp(tuple(t), *inputs).reshape(len(value), -1))
+    found = {"value": value.reshape(len(value), -1), "reverse": np.stack(rows, 1)}
+    if columns:
+        found["forward"] = np.stack(columns, -1)
+    return found
+
+
+def _flat(arrays):
+    return np.concatenate([x.reshape(len(x), -1) for x in arrays], axis=1)
+
+
+def _framework(side, row, inputs):
+    shapes = [x.shape[1:] for x in inputs]
+    sizes = np.cumsum([0, *[int(np.prod(shape)) for shape in shapes]])
+
+    def f(flat):
+        parts = [flat[a:b] for a, b in zip(sizes[:-1], sizes[1:], strict=True)]
+        shaped = [part.reshape(shape) for part, shape in zip(parts, shapes, strict=True)]
+        return side.function(row.op)(*shaped).reshape(-1)
+
+    flat = side.array(_flat(inputs))
+    parts = {
+        "value": f,
+        "reverse": side.jacrev(f),
+        "forward": side.jacfwd(f),
+        "second, rev over rev": side.jacrev(side.jacrev(f)),
+        "second, fwd over rev": side.jacfwd(side.jacrev(f)),
+    }
+    compiled = side.compiler() if side.NAME == "jax" else lambda f: f
+    return {name: side.numpy(compiled(side.vmap(part))(flat)) for name, part in parts.items()}
+
+
+def error(row, dtype, found, exact, part):
+    """The largest error of a part, relative to the natural size of its block; None: no claim.
+
+    A block is everything that belongs to one argument (or to a pair), for all outputs; its
+    natural size is the largest entry.  A second derivative of log f is f''/f less a product of
+    first derivatives, so the size of its block (a, b) is at least that of the product, and
+    that of the geometric mean of the blocks (a, a) and (b, b).
+
+    No claim is made where entries are too large for the dtype: the op's documentation says
+    that it overflows there.
+    """
+    order, limits = PARTS[part], np.finfo(dtype)
+    if any(np.max(np.abs(a)) > limits.max / 1e3 for a in exact[: order + 1]):
+        return None
+    ends = np.cumsum([int(np.prod(core)) for core in row.cores])[:-1]
+    sizes = _sizes(exact, ends)[order]
+    got, want = (_blocks(a, ends) for a in (found.astype(np.float64), exact[order]))
+    worst = 0.0
+    for size, g, w in zip(sizes, got, want, strict=True):
+        difference = np.max(np.abs(g - w))
+        worst = max(worst, difference / max(size, float(limits.tiny)))
+        if np.isnan(difference):
+            return np.inf
+    return float(worst)
+
+
+def _blocks(array, ends):
+    parts = [array]
+    for axis in range(1, array.ndim):
+        parts = [piece for part in parts for piece in np.split(part, ends, axis)]
+    return parts
+
+
+def _sizes(exact, ends):
+    """The natural sizes of the blocks of the value, the first and the second derivative."""
+    value, first, second = (np.array([np.max(np.abs(b)) for b in _blocks(a, ends)]) for a in exact)
+    slope = first / np.sqrt(max(value[0], 1.0))
+    products = np.outer(slope, slope)
+    square = second.reshape(products.shape)
+    means = np.outer(np.sqrt(np.diag(square)), np.sqrt(np.diag(square)))
+    return value, first, np.maximum(np.maximum(square, products), means).ravel()
