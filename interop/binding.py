@@ -6,7 +6,8 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
-from twingrad.interop.op import Op, Static
+from twingrad.interop.op import Op
+from twingrad.interop.static import Static
 
 _ARRAY_TYPES = {"numpy": "numpy.ndarray", "torch": "torch.Tensor", "jax": "jax.Array"}
 

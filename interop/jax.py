@@ -27,7 +27,7 @@ from jax.custom_derivatives import SymbolicZero
 from twingrad.interop.binding import describe, split_call
 from twingrad.interop.errors import ArgumentError
 from twingrad.interop.framework import DTYPES, Arrays, inexact, kind
-from twingrad.interop.jax_linear import apply_linear, as_arrays, promise, sum_to, vary_alike
+from twingrad.interop.jax_linear import apply_linear, as_arrays, sum_to, vary_alike, vary_as
 from twingrad.interop.numpy import call_host, host_dtype
 from twingrad.interop.op import Op
 from twingrad.interop.rules import Kernel
@@ -41,14 +41,15 @@ class _Jax:
 
     def host(self, kernel: Kernel, inputs: Arrays, plan: Plan) -> Arrays:
         inputs, dtype = vary_alike(inputs), host_dtype(inputs)
-        promised = tuple(promise(shape, dtype, inputs[0]) for shape in plan.outputs)
+        promised = tuple(jax.ShapeDtypeStruct(shape, dtype) for shape in plan.outputs)
 
         def call(*arrays: Any) -> Arrays:
             # JAX hands over its own arrays, and computing with those in here can hang.
             given = tuple([np.asarray(x) for x in arrays])
             return call_host(kernel, given, kernel.plan(given))
 
-        return tuple(jax.pure_callback(call, promised, *inputs, vmap_method="expand_dims"))
+        found = jax.pure_callback(call, promised, *inputs, vmap_method="expand_dims")
+        return tuple(vary_as(y, inputs[0]) for y in found)
 
     def transpose(
         self, linear: Callable[..., Arrays], like: Sequence[tuple[Shape, Any]], seeds: Arrays

@@ -116,7 +116,7 @@ def _transpose(cts: Any, *args: Any, kernel: Kernel, fw: Framework, live: Any) -
     found = kernel.pull(fw, seeds, outs, inputs, targets)
     for i, (g, x) in enumerate(zip(found, at, strict=True)):
         if ad.is_undefined_primal(x):
-            found[i] = ad.Zero(x.aval) if g is None else _vary_as(g, x.aval)
+            found[i] = ad.Zero(x.aval) if g is None else vary_as(g, x.aval)
     return fixed + [g for g, alive in zip(found, live, strict=True) if alive]
 
 
@@ -173,24 +173,17 @@ def vary_alike(arrays: Arrays) -> Arrays:
     return tuple(_cast_varying(x, axes) for x in arrays)
 
 
-def promise(shape: Any, dtype: str, like: Any) -> Any:
-    """The type of a result that varies over the mesh axes that `like` varies over."""
-    if not _varying(like):
-        return jax.ShapeDtypeStruct(shape, dtype)
-    axes = jax.typeof(like).manual_axis_type
-    return jax.ShapeDtypeStruct(shape, dtype, manual_axis_type=axes)
-
-
 def _cast_varying(x: Any, axes: frozenset[Any]) -> Any:
     missing = tuple(axes - _varying(x))
     return jax.lax.pcast(x, missing, to="varying") if missing else x
 
 
-def _vary_as(g: Any, aval: Any) -> Any:
+def vary_as(g: Any, aval: Any) -> Any:
+    """`g`, made to vary along every axis that the array or type `aval` varies along."""
     return _cast_varying(g, _varying(aval))
 
 
 def sum_to(g: Any, x: Any) -> Any:
     """Sum a gradient over the axes of shard_map along which its input does not vary."""
     extra = tuple(_varying(g) - _varying(x))
-    return _vary_as(jax.lax.psum(g, extra) if extra else g, jax.typeof(x))
+    return vary_as(jax.lax.psum(g, extra) if extra else g, jax.typeof(x))

@@ -10,23 +10,15 @@ from __future__ import annotations
 import importlib
 import inspect
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Any, overload
 
 from twingrad.interop.errors import ArgumentError, SignatureError
 from twingrad.interop.signature import Signature
+from twingrad.interop.static import Static
 
 Rule = Callable[..., Any]
 
 _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-
-
-@dataclass(frozen=True)
-class Static:
-    """Static parameters by name.  Equal values of different types, 1 and True, differ."""
-
-    items: tuple[tuple[str, Any], ...] = field(compare=False)
-    key: Any
 
 
 class Op:
@@ -125,25 +117,8 @@ class Op:
         return rule
 
     def static(self, given: dict[str, Any]) -> Static:
-        """The static parameters as a hashable key: defaults filled in, names checked."""
-        for name in given:
-            if name not in self.statics:
-                known = ", ".join(self.names + tuple(self.statics))
-                raise ArgumentError(f"{self.label}: unknown argument {name!r}; it takes {known}")
-        items = tuple({**self.statics, **given}.items())
-        for name, value in items:
-            if value is inspect.Parameter.empty:
-                raise ArgumentError(f"{self.label}: the keyword argument {name!r} is missing")
-        try:
-            key = tuple((name, _typed(value)) for name, value in items)
-            hash(key)
-        except TypeError:
-            wrong = ", ".join(f"{n} is a {type(v).__name__}" for n, v in items if not _fixed(v))
-            raise ArgumentError(
-                f"{self.label}: static parameters must be hashable and no arrays; {wrong}. Give "
-                "a number, string or tuple, or make it an argument of the signature"
-            ) from None
-        return Static(items, key)
+        """The static parameters with their defaults, as a key; see `Static.of`."""
+        return Static.of(self.label, self.names, self.statics, given)
 
     def arguments(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
         """Positional and named array arguments in order; pops the named ones."""
@@ -209,22 +184,6 @@ def define(signature: Any, *, host: bool = False, hidden: int = 0) -> Any:
         return op
 
     return make
-
-
-def _typed(value: Any) -> Any:
-    """A key that tells 1, 1.0 and True apart; TypeError for arrays, which hash by identity."""
-    if isinstance(value, tuple):
-        return tuple(map(_typed, value))
-    if hasattr(value, "shape") and hasattr(value, "dtype"):
-        raise TypeError
-    return type(value), value
-
-
-def _fixed(value: Any) -> bool:
-    try:
-        return bool(hash(_typed(value)) is not None)
-    except TypeError:
-        return False
 
 
 def as_tuple(value: Any) -> tuple[Any, ...]:

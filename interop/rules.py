@@ -22,8 +22,9 @@ from twingrad.interop.framework import (
     inexact,
     precision,
 )
-from twingrad.interop.op import Op, Static, as_tuple
+from twingrad.interop.op import Op, as_tuple
 from twingrad.interop.signature import Plan, Shape, Signature
+from twingrad.interop.static import Static
 
 
 class Kernel:

@@ -91,6 +91,7 @@ def _make(op: Op) -> Any:
 
     def call(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, torch.dtype | None]:
         if kwargs or len(args) != count:
+            kwargs = {name: _concrete(value) for name, value in kwargs.items()}
             args, static = split_call(op, args, kwargs)
             target = function(static)
         else:
@@ -115,10 +116,7 @@ def _make(op: Op) -> Any:
     torch.compiler.allow_in_graph(evaluate)
 
     # Dynamo traces the function that it is given itself, allowed in the graph or not.
-    # A static parameter that changes between calls is a symbol to it; float and int fix it.
     def bound(*args: Any, **kwargs: Any) -> Any:
-        if kwargs:
-            kwargs = {name: _fixed(value) for name, value in kwargs.items()}
         return evaluate(*args, **kwargs)
 
     # What Dynamo compiled is kept by code object, and these are closures of one code: with
@@ -135,10 +133,14 @@ def _make(op: Op) -> Any:
     return bound
 
 
-def _fixed(value: Any) -> Any:
-    if type(value) is float:
+def _concrete(value: Any) -> Any:
+    """A number for the symbol that a compiler puts in place of a changing parameter.
+
+    Asking a symbol for its value makes the compiler guard on it: another value, another graph.
+    """
+    if isinstance(value, torch.SymFloat):
         return float(value)
-    return int(value) if type(value) is int else value
+    return int(value) if isinstance(value, torch.SymInt) else value
 
 
 def _ready(args: tuple[Any, ...]) -> bool:

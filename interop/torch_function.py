@@ -138,12 +138,25 @@ def _inside_dual_level() -> Iterator[None]:
 
     It opens one itself unless it has counted an outer jvp, and torch allows only one.
     """
-    unseen = forward_ad._current_level >= 0 and eager_transforms.JVP_NESTING == 0
-    eager_transforms.JVP_NESTING += unseen
+    unseen = eager_transforms.JVP_NESTING == 0 and _dual_level_is_open()
+    if not unseen:
+        yield
+        return
+    before = forward_ad._current_level
+    eager_transforms.JVP_NESTING, forward_ad._current_level = 1, 0
     try:
         yield
     finally:
-        eager_transforms.JVP_NESTING -= unseen
+        eager_transforms.JVP_NESTING, forward_ad._current_level = 0, before
+
+
+def _dual_level_is_open() -> bool:
+    try:
+        level = torch._C._enter_dual_level()
+    except RuntimeError:  # there can be one only
+        return True
+    torch._C._exit_dual_level(level=level)
+    return False
 
 
 def _restrict(

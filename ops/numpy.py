@@ -7,7 +7,9 @@ from twingrad.interop import Op
 from twingrad.interop.numpy import bind
 
 _NAMES = [name for name, op in vars(ops).items() if isinstance(op, Op)]
-globals().update({name: bind(getattr(ops, name)) for name in _NAMES})
+for _name in _NAMES:
+    globals()[_name] = bind(getattr(ops, _name))
+    globals()[_name].__module__ = __name__  # where pickle finds it
 
 
 def __getattr__(name: str) -> Any:

@@ -5,10 +5,18 @@ import importlib
 
 import numpy as np
 
+from tests.op_table import ROWS
 from tests.references import truth
+from twingrad.interop.numpy import bind as numpy_bind
 
 # the parts of what is measured, and the place of the truth for it in `truth.evaluate`
-PARTS = {"value": 0, "reverse": 1, "forward": 1, "second, rev over rev": 2, "second, fwd over rev": 2}
+PARTS = {
+    "value": 0,
+    "reverse": 1,
+    "forward": 1,
+    "second, rev over rev": 2,
+    "second, fwd over rev": 2,
+}
 
 
 def truths(row, name, dtype):
@@ -22,11 +30,18 @@ def truths(row, name, dtype):
         return None
 
 
+def evaluate(side_name, op, inputs):
+    """The op's value, as NumPy."""
+    if side_name == "numpy":
+        with np.errstate(all="ignore"):
+            return np.asarray(numpy_bind(op)(*inputs))
+    side = importlib.import_module(f"tests.side_{side_name}")
+    return side.numpy(side.function(op)(*map(side.array, inputs)))
+
+
 @functools.cache
 def measured(side_name, name, dtype):
     """part -> array with the hard inputs of the row in front, one batched call for each part."""
-    from tests.op_table import ROWS
-
     row = next(row for row in ROWS if row.name == name)
     columns = zip(*row.hard.values(), strict=True)
     inputs = [np.array(column, np.float64).astype(dtype) for column in columns]
@@ -38,9 +53,7 @@ def measured(side_name, name, dtype):
 
 
 def _numpy(row, inputs):
-    from twingrad.interop.numpy import bind
-
-    f = bind(row.op)
+    f = numpy_bind(row.op)
     value = f(*inputs)
     core = value.shape[1:]
     rows, columns = [], []
@@ -80,7 +93,7 @@ def _framework(side, row, inputs):
         "second, rev over rev": side.jacrev(side.jacrev(f)),
         "second, fwd over rev": side.jacfwd(side.jacrev(f)),
     }
-    compiled = side.compiler() if side.NAME == "jax" else lambda f: f
+    compiled = side.compiler() if side.NAME == "jax" else lambda f: f  # eager JAX is slow
     return {name: side.numpy(compiled(side.vmap(part))(flat)) for name, part in parts.items()}
 
 

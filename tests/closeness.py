@@ -30,9 +30,13 @@ def assert_close(got, want, what="", rtol=1e-11, floor=1e-2):
     )
 
 
-def ulps(got, want):
-    """The largest difference, in units in the last place of the wanted entry."""
+def ulps(got, want, least=0.0):
+    """The largest difference, in units in the last place of the wanted entry.
+
+    Entries smaller than `least` are measured in its units: a logarithm near 0 is only as good
+    as its argument.
+    """
     got, want = as_numpy(got), as_numpy(want)
     exact = want.astype(np.float64)
-    size = np.spacing(np.abs(exact).astype(got.dtype)).astype(np.float64)
+    size = np.spacing(np.maximum(np.abs(exact), least).astype(got.dtype)).astype(np.float64)
     return float(np.max(np.abs(got.astype(np.float64) - exact) / size, initial=0.0))

@@ -54,9 +54,7 @@ def weighted(f, ct):
 
 def contract(jacobian, tangents):
     """J t, from the Jacobian of each argument."""
-    parts = [
-        torch.tensordot(j, t, dims=t.dim()) for j, t in zip(jacobian, tangents, strict=True)
-    ]
+    parts = [torch.tensordot(j, t, dims=t.dim()) for j, t in zip(jacobian, tangents, strict=True)]
     return sum(parts)
 
 

@@ -120,7 +120,7 @@ def test_an_argument_that_is_no_array_is_named(value):
 
 def test_the_wrong_number_of_cotangents_or_tangents_is_explained():
     moments, dot = bind(sample_ops.moments()), bind(sample_ops.dot())
-    with pytest.raises(ValueError, match="moments"):
+    with pytest.raises(ArgumentError, match="moments .*expected 2 cotangents, found 1"):
         moments.vjp((1.0,), np.ones(3))
-    with pytest.raises(ValueError, match="dot"):
+    with pytest.raises(ArgumentError, match="dot .*expected 2 tangents, found 1"):
         dot.jvp((np.ones(3),), np.ones(3), np.ones(3))

@@ -14,7 +14,6 @@ from pathlib import Path
 import pytest
 
 from tests.op_table import ROWS
-from twingrad import ops
 from twingrad.interop import Op
 
 ROOT = Path(__file__).resolve().parent.parent

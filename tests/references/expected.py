@@ -41,8 +41,7 @@ class Expected:
         """Of one unbatched call: for each argument, output shape + input shape."""
         parts = self._split(self.samples[0][1])
         return [
-            part.reshape(self.core_out + core)
-            for part, core in zip(parts, self.cores, strict=True)
+            part.reshape(self.core_out + core) for part, core in zip(parts, self.cores, strict=True)
         ]
 
     def pull(self, ct):

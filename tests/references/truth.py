@@ -139,7 +139,7 @@ def evaluate(function, inputs, digits=DIGITS):
     return _evaluate(function, key, digits)
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def _evaluate(function, key, digits):
     arrays = [np.frombuffer(data).reshape(shape) for shape, data in key]
     with mp.workdps(digits):

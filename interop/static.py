@@ -1,0 +1,58 @@
+"""Static parameters: keyword-only, hashable, fixed before a framework is entered."""
+
+from __future__ import annotations
+
+import inspect
+from dataclasses import dataclass, field
+from typing import Any
+
+from twingrad.interop.errors import ArgumentError
+
+
+@dataclass(frozen=True)
+class Static:
+    """Static parameters by name.  Equal values of different types, 1 and True, differ."""
+
+    items: tuple[tuple[str, Any], ...] = field(compare=False)
+    key: Any
+
+    @staticmethod
+    def of(
+        label: str, names: tuple[str, ...], defaults: dict[str, Any], given: dict[str, Any]
+    ) -> Static:
+        """The given values and the defaults of the others.
+
+        Raises:
+            ArgumentError: a name is unknown or missing, or a value is an array or not hashable.
+        """
+        for name in given:
+            if name not in defaults:
+                known = ", ".join((*names, *defaults))
+                raise ArgumentError(f"{label}: unknown argument {name!r}; it takes {known}")
+        items = tuple({**defaults, **given}.items())
+        for name, value in items:
+            if value is inspect.Parameter.empty:
+                raise ArgumentError(f"{label}: the keyword argument {name!r} is missing")
+            if not _hashable(value):
+                raise ArgumentError(
+                    f"{label}: {name!r} is a static parameter: it must be hashable, and no "
+                    f"array; found {type(value).__name__}. Give a number, string or tuple, or "
+                    "make it an argument of the signature"
+                )
+        return Static(items, tuple((name, _typed(value)) for name, value in items))
+
+
+def _typed(value: Any) -> Any:
+    """A key that tells 1, 1.0 and True apart."""
+    return tuple(map(_typed, value)) if isinstance(value, tuple) else (type(value), value)
+
+
+def _hashable(value: Any) -> bool:
+    """Arrays and tracers of arrays are not: their hash is their identity, if any."""
+    if isinstance(value, tuple):
+        return all(map(_hashable, value))
+    try:
+        hash(value)
+    except TypeError:
+        return False
+    return not (hasattr(value, "shape") and hasattr(value, "dtype"))

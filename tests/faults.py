@@ -1,0 +1,243 @@
+"""Wrong rules, seeded on purpose: the suite must catch every one of them.
+
+A fault is a copy of a table row's op with a wrong vjp, jvp or forward function, and the
+properties that must fail on it.  Most edit what the right rule returns; the three mistakes of
+the usually posted truncated-mixture gradient, which pass a glance, are written out.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from tests.op_table import ROWS, Row
+from twingrad.interop import Op, define
+
+BY_NAME = {row.name: row for row in ROWS}
+VJP = ("first derivative", "each argument alone", "eager", "vmap of grad", "grad of vmap")
+JVP = ("forward mode", "each argument alone", "eager")
+
+
+@dataclass(frozen=True)
+class Fault:
+    """`make(op)` is the wrong copy; each of `caught_by` must fail on it."""
+
+    name: str
+    row: str
+    make: Callable[[Op], Op]
+    caught_by: tuple[str, ...]
+
+    def faulty_row(self) -> Row:
+        row = BY_NAME[self.row]
+        return replace(row, op=self.make(row.op))
+
+
+def copy(op: Op, forward=None, vjp=None, jvp=None) -> Op:
+    """The same op with another function or other rules; None keeps what is there."""
+    made = define(str(op.signature), host=op.host, hidden=op.hidden)(forward or op.forward)
+    for kind, rule in (("vjp", vjp or op.vjp), ("jvp", jvp or op.jvp)):
+        if rule is not None:
+            getattr(made, f"def_{kind}")(rule, host=False)
+    return made
+
+
+def scaled(op: Op, factor: float, kinds=("vjp", "jvp")) -> Op:
+    """Rules that are `factor` times the derivative: they show which code ran."""
+
+    def vjp(xp, ct, out, *inputs, **static):
+        return tuple(factor * g for g in _tuple(op.vjp(xp, ct, out, *inputs, **static)))
+
+    def jvp(xp, tangents, out, *inputs, **static):
+        found = tuple(factor * t for t in _tuple(op.jvp(xp, tangents, out, *inputs, **static)))
+        return found if len(found) > 1 else found[0]
+
+    rules = {"vjp": vjp, "jvp": jvp if op.jvp else None}
+    return copy(op, **{kind: rules[kind] for kind in kinds})
+
+
+def _tuple(value):
+    return value if isinstance(value, tuple) else (value,)
+
+
+def edit_vjp(change):
+    """A fault whose vjp returns change(xp, gradients, inputs) in place of the gradients."""
+
+    def make(op):
+        def vjp(xp, ct, out, *inputs, **static):
+            found = list(_tuple(op.vjp(xp, ct, out, *inputs, **static)))
+            change(xp, found, inputs)
+            return tuple(found)
+
+        return copy(op, vjp=vjp)
+
+    return make
+
+
+def edit_jvp(change):
+    """A fault whose jvp gets change(xp, tangents, inputs) in place of the tangents."""
+
+    def make(op):
+        def jvp(xp, tangents, out, *inputs, **static):
+            found = list(tangents)
+            change(xp, found, inputs)
+            return op.jvp(xp, tuple(found), out, *inputs, **static)
+
+        return copy(op, jvp=jvp)
+
+    return make
+
+
+def times(factor, i):
+    def change(xp, values, inputs):
+        values[i] = factor * values[i]
+
+    return change
+
+
+def times_scales(power):
+    """The gradients of the means, multiplied by s once or divided by it once more."""
+
+    def change(xp, values, inputs):
+        values[0] = values[0] * inputs[1] ** power
+
+    return change
+
+
+def from_other_rule(op):
+    """A jvp that is right at first order for an op that has none; then it can be wrong."""
+
+    def jvp(xp, tangents, out, x):
+        return op.vjp(xp, tangents[0], out, x)
+
+    return copy(op, jvp=jvp)
+
+
+def swapped(xp, values, inputs):
+    values[0], values[1] = values[1], values[0]
+
+
+def reversed_axis(xp, values, inputs):
+    values[0] = xp.flip(values[0], axis=-1)
+
+
+def drop_hidden(op):
+    """A vjp that ignores what flows back through the hidden outputs: first order is right."""
+
+    def vjp(xp, ct, out, *inputs):
+        kept = ct[: op.visible] + (None,) * op.hidden
+        return op.vjp(xp, kept, out, *inputs)
+
+    return copy(op, vjp=vjp)
+
+
+def _normalizer(out):
+    return out[1], out[2]  # log Z, and log D of each component
+
+
+def transposed(op):
+    """J g in place of J^T g for the weights' own gradient."""
+
+    def vjp(xp, ct, out, *inputs):
+        found = list(op.vjp(xp, ct, out, *inputs))
+        log_z, masses = _normalizer(out)
+        z, ratio = xp.exp(log_z)[..., None], xp.exp(masses - log_z[..., None])
+        found[2] = ct[0] / z - out[0] * xp.sum(ct[0] * ratio, axis=-1)[..., None]
+        return tuple(found)
+
+    return copy(op, vjp=vjp)
+
+
+def cross_terms_dropped(op):
+    """Posted mistake 1: each w_i differentiated as if it depended on its own p_i, m_i, s_i only.
+
+    The cotangent-weighted sum c = sum_i g_i w_i is replaced by g_i w_i, component by component.
+    """
+
+    def vjp(xp, ct, out, *inputs):
+        g, w = ct[0], out[0]
+        total = xp.sum(g * w, axis=-1)[..., None]
+        found = list(op.vjp(xp, ct, out, *inputs))
+        log_z, masses = _normalizer(out)
+        ratio = xp.exp(masses - log_z[..., None])
+        found[0], found[1] = (part * (g * w / total) for part in found[:2])
+        found[2] = found[2] + (total - g * w) * ratio
+        return tuple(found)
+
+    return copy(op, vjp=vjp)
+
+
+def one_sum_over_the_batch(op):
+    """c summed over the batch as well: right without a batch."""
+
+    def vjp(xp, ct, out, *inputs):
+        g, w = ct[0], out[0]
+        right = xp.sum(g * w, axis=-1)[..., None]
+        found = list(op.vjp(xp, ct, out, *inputs))
+        found[0] = found[0] * (xp.sum(g * w) / right)
+        return tuple(found)
+
+    return copy(op, vjp=vjp)
+
+
+def eps_in_forward(op):
+    """Posted mistake 3: s + eps in the forward function, and s in the rule."""
+
+    def vjp(xp, ct, out, means, scales, *rest):
+        right = op.forward(xp, means, scales, *rest)
+        return op.vjp(xp, ct, right, means, scales, *rest)
+
+    def forward(xp, means, scales, weights, lower, upper):
+        return op.forward(xp, means, scales + 1e-3, weights, lower, upper)
+
+    return copy(op, forward=forward, vjp=vjp)
+
+
+WEIGHTS = "truncated_mixture_weights"
+LOG_Z = "truncated_mixture_log_normalizer"
+
+
+def _argument_faults():
+    """A factor 2, a sign and 0.1 per cent, in each argument of some ops, in both rules."""
+    for row in ("log1mexp", "log_ndtr_diff", LOG_Z, "rosenbrock"):
+        for i in range(len(BY_NAME[row].boxes)):
+            for label, factor in (("twice", 2.0), ("minus", -1.0), ("0.1 per cent", 1.001)):
+                yield Fault(f"vjp {label}, argument {i}", row, edit_vjp(times(factor, i)), VJP)
+                if BY_NAME[row].op.jvp:
+                    wrong = edit_jvp(times(factor, i))
+                    yield Fault(f"jvp {label}, argument {i}", row, wrong, JVP)
+
+
+FAULTS = [
+    *_argument_faults(),
+    Fault(
+        "jvp twice, where the right op has none",
+        "log1mexp",
+        lambda op: edit_jvp(times(2.0, 0))(from_other_rule(op)),
+        JVP,
+    ),
+    Fault("posted: cross terms dropped", WEIGHTS, cross_terms_dropped, VJP),
+    Fault("posted: /s twice", WEIGHTS, edit_vjp(times_scales(-1)), VJP),
+    Fault("posted: eps in the forward only", WEIGHTS, eps_in_forward, ("value", "eager")),
+    Fault("missing /s", LOG_Z, edit_vjp(times_scales(1)), VJP),
+    Fault("missing /s in the jvp", LOG_Z, edit_jvp(times_scales(1)), JVP),
+    Fault("transposed", WEIGHTS, transposed, VJP),
+    Fault("lower and upper swapped", "log_ndtr_diff", edit_vjp(swapped), VJP),
+    Fault("wrong order along the axis", "rosenbrock", edit_vjp(reversed_axis), VJP),
+    Fault(
+        "summed over the batch",
+        WEIGHTS,
+        one_sum_over_the_batch,
+        # not by vmap of grad in torch: there the rule sees one sample at a time
+        ("first derivative", "each argument alone", "grad of vmap"),
+    ),
+    Fault(
+        "hidden cotangents dropped",
+        LOG_Z,
+        drop_hidden,
+        ("second derivative", "second derivative of a batch", "vmap of hessian"),
+    ),
+    Fault(
+        "hidden cotangents dropped in one argument pair",
+        "log_ndtr_diff",
+        drop_hidden,
+        ("second derivative", "third derivative"),
+    ),
+]

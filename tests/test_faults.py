@@ -1,0 +1,48 @@
+"""The suite can fail: every seeded fault is caught by every property that should see it.
+
+The functions that must fail are those that the suite runs, not copies.  In torch each fault
+meets all of its properties; in JAX, where each takes a compilation, the first two.
+"""
+
+import importlib
+
+import pytest
+
+from tests.faults import BY_NAME, FAULTS, copy
+from tests.suite import PROPERTIES
+
+EVERY = [(fault, name) for fault in FAULTS for name in fault.caught_by]
+FIRST = [(fault, name) for fault in FAULTS for name in fault.caught_by[:1]]
+
+
+def _ids(value):
+    return value if isinstance(value, str) else f"{value.row}: {value.name}"
+
+
+def _catch(framework, fault, name):
+    pytest.importorskip(framework)
+    side = importlib.import_module(f"tests.side_{framework}")
+    with pytest.raises(AssertionError):
+        PROPERTIES[name](side, fault.faulty_row())
+
+
+@pytest.mark.parametrize(("fault", "name"), EVERY, ids=_ids)
+def test_torch_catches(fault, name):
+    _catch("torch", fault, name)
+
+
+@pytest.mark.parametrize(("fault", "name"), FIRST, ids=_ids)
+def test_jax_catches(fault, name):
+    _catch("jax", fault, name)
+
+
+@pytest.mark.parametrize("framework", ["torch", "jax"])
+@pytest.mark.parametrize("row", ["log1mexp", "log_ndtr_diff", "rosenbrock"])
+def test_a_copy_without_a_fault_passes(framework, row):
+    """Otherwise a fault could be caught because copying an op breaks it."""
+    pytest.importorskip(framework)
+    side = importlib.import_module(f"tests.side_{framework}")
+    right = BY_NAME[row]
+    faultless = right.__class__(**{**vars(right), "op": copy(right.op)})
+    for name in ("first derivative", "forward mode", "second derivative"):
+        PROPERTIES[name](side, faultless)
