@@ -1,5 +1,7 @@
 """Row x property, as pytest parameters; the known failures of a row become strict xfails."""
 
+from dataclasses import replace
+
 import pytest
 
 from tests import properties, properties_batch
@@ -32,3 +34,8 @@ def cells(side_name, names, rows=None):
             marks = [pytest.mark.xfail(reason=reason, strict=True)] if reason else []
             found.append(pytest.param(row, name, id=f"{row.name}: {name}", marks=marks))
     return found
+
+
+def with_op(row, op):
+    """The row with another op in its place: one with wrong or scaled rules."""
+    return replace(row, op=op)

@@ -9,7 +9,7 @@ pytest.importorskip("jax")
 from tests import side_jax  # noqa: E402
 
 EXAMPLES = settings(
-    max_examples=120,
+    max_examples=30,
     deadline=None,
     derandomize=True,
     suppress_health_check=list(HealthCheck),
@@ -23,7 +23,7 @@ def test_chains(case):
 
 
 @pytest.mark.slow
-@settings(EXAMPLES, max_examples=10_000, derandomize=False)
+@settings(EXAMPLES, max_examples=2_000, derandomize=False)
 @given(chains.cases(links=("jit", "checkpoint")))
 def test_many_chains(case):
     chains.check_or_explain(side_jax, case)

@@ -9,7 +9,7 @@ pytest.importorskip("torch")
 from tests import side_torch  # noqa: E402
 
 EXAMPLES = settings(
-    max_examples=150,
+    max_examples=60,
     deadline=None,
     derandomize=True,
     suppress_health_check=list(HealthCheck),
@@ -23,7 +23,7 @@ def test_chains(case):
 
 
 @pytest.mark.slow
-@settings(EXAMPLES, max_examples=10_000, derandomize=False)
+@settings(EXAMPLES, max_examples=2_000, derandomize=False)
 @given(chains.cases())
 def test_many_chains(case):
     chains.check_or_explain(side_torch, case)

@@ -9,7 +9,7 @@ import importlib
 import pytest
 
 from tests.faults import BY_NAME, FAULTS, copy
-from tests.suite import PROPERTIES
+from tests.suite import PROPERTIES, with_op
 
 EVERY = [(fault, name) for fault in FAULTS for name in fault.caught_by]
 FIRST = [(fault, name) for fault in FAULTS for name in fault.caught_by[:1]]
@@ -43,6 +43,6 @@ def test_a_copy_without_a_fault_passes(framework, row):
     pytest.importorskip(framework)
     side = importlib.import_module(f"tests.side_{framework}")
     right = BY_NAME[row]
-    faultless = right.__class__(**{**vars(right), "op": copy(right.op)})
+    faultless = with_op(right, copy(right.op))
     for name in ("first derivative", "forward mode", "second derivative"):
         PROPERTIES[name](side, faultless)

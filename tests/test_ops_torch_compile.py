@@ -12,7 +12,8 @@ from tests.suite import cells
 
 pytestmark = pytest.mark.compile
 
-INDUCTOR = [row for row in ROWS if row.name == "log1mexp"]
+QUICK = [row for row in ROWS if row.name in ("log1mexp", "rosenbrock")]
+OTHERS = [row for row in ROWS if row not in QUICK]
 
 
 @pytest.mark.parametrize(("row", "name"), cells("torch", properties_batch.COMPILED))
@@ -21,6 +22,12 @@ def test_compiled_with_aot_eager(row, name):
     properties_batch.check_compiled(side_torch, row, name, compiler)
 
 
-@pytest.mark.parametrize(("row", "name"), cells("torch", properties_batch.COMPILED, INDUCTOR))
+@pytest.mark.parametrize(("row", "name"), cells("torch", properties_batch.COMPILED, QUICK))
 def test_compiled_with_inductor(row, name):
+    properties_batch.check_compiled(side_torch, row, name, side_torch.compiler("inductor"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("row", "name"), cells("torch", properties_batch.COMPILED, OTHERS))
+def test_larger_ops_compiled_with_inductor(row, name):
     properties_batch.check_compiled(side_torch, row, name, side_torch.compiler("inductor"))

@@ -83,7 +83,7 @@ def _log(value, first, second):
         g = [x / v for x in d]
         logs.append(mp.log(v))
         firsts.append(g)
-        rows = [[x / v - g[i] * y for x, y in zip(row, g)] for i, row in enumerate(dd)]
+        rows = [[x / v - g[i] * y for x, y in zip(row, g, strict=True)] for i, row in enumerate(dd)]
         seconds.append(rows)
     return logs, firsts, seconds
 

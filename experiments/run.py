@@ -1,0 +1,36 @@
+"""Runs every experiment, then the plots and the report: what `make experiments` calls."""
+
+from __future__ import annotations
+
+import time
+
+from tqdm import tqdm
+
+from experiments import (
+    adjoint_rosenbrock,
+    batched_throughput,
+    call_overhead,
+    plots,
+    report,
+    truncated_mixture_fit,
+)
+
+PARTS = (
+    call_overhead,
+    adjoint_rosenbrock,
+    truncated_mixture_fit,
+    batched_throughput,
+    plots,
+    report,
+)
+
+
+def main() -> None:
+    start = time.perf_counter()
+    for part in tqdm(PARTS, desc="all experiments"):
+        part.main()
+    print(f"\n{report.REPORT} written in {time.perf_counter() - start:.0f} s")
+
+
+if __name__ == "__main__":
+    main()

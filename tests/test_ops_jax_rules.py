@@ -1,0 +1,45 @@
+"""In JAX the hand-written rule of every op is the one that runs, in every mode.
+
+The rules are made 100 times the derivative.  Autodiff of the forward function would give the
+derivative itself, so a factor of 100 in the result shows that the rule ran.
+"""
+
+import pytest
+
+pytest.importorskip("jax")
+
+from tests import properties, properties_batch, side_jax  # noqa: E402
+from tests.faults import scaled  # noqa: E402
+from tests.op_table import ROWS  # noqa: E402
+from tests.suite import with_op  # noqa: E402
+
+FACTOR = 100.0
+MODES = {
+    "first derivative": properties.check_first_derivative,
+    "forward mode": properties.check_forward_mode,
+    "vmap of grad": properties_batch.check_vmap_of_grad,
+    "grad of vmap": properties_batch.check_grad_of_vmap,
+}
+each_row = pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
+
+
+@pytest.mark.parametrize("mode", MODES)
+@each_row
+def test_the_rule_runs(row, mode):
+    MODES[mode](side_jax, with_op(row, scaled(row.op, FACTOR)), scale=FACTOR)
+
+
+@pytest.mark.parametrize("kind", ["vjp", "jvp"])
+@pytest.mark.parametrize("mode", MODES)
+def test_one_rule_serves_both_modes(mode, kind):
+    row = next(row for row in ROWS if row.name == "log_ndtr_diff")
+    op = scaled(row.op, FACTOR)
+    setattr(op, "jvp" if kind == "vjp" else "vjp", None)
+    MODES[mode](side_jax, with_op(row, op), scale=FACTOR)
+
+
+@pytest.mark.parametrize("what", [name for name in properties_batch.COMPILED if name != "call"])
+@each_row
+def test_the_rule_runs_when_jitted(row, what):
+    faulty, compiler = with_op(row, scaled(row.op, FACTOR)), side_jax.compiler()
+    properties_batch.check_compiled(side_jax, faulty, what, compiler, scale=FACTOR)

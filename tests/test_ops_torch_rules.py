@@ -1,0 +1,46 @@
+"""In torch the hand-written rule of every op is the one that runs, in every mode.
+
+The rules are made 100 times the derivative.  Autodiff of the forward function would give the
+derivative itself, so a factor of 100 in the result shows that the rule ran.
+"""
+
+import pytest
+
+from tests import properties, properties_batch, side_torch
+from tests.faults import scaled
+from tests.op_table import ROWS
+from tests.suite import with_op
+
+FACTOR = 100.0
+MODES = {
+    "first derivative": properties.check_first_derivative,
+    "forward mode": properties.check_forward_mode,
+    "vmap of grad": properties_batch.check_vmap_of_grad,
+    "grad of vmap": properties_batch.check_grad_of_vmap,
+}
+each_row = pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
+
+
+@pytest.mark.parametrize("mode", MODES)
+@each_row
+def test_the_rule_runs(row, mode):
+    MODES[mode](side_torch, with_op(row, scaled(row.op, FACTOR)), scale=FACTOR)
+
+
+@pytest.mark.parametrize("kind", ["vjp", "jvp"])
+@pytest.mark.parametrize("mode", MODES)
+def test_one_rule_serves_both_modes(mode, kind):
+    row = next(row for row in ROWS if row.name == "log_ndtr_diff")
+    op = scaled(row.op, FACTOR)
+    setattr(op, "jvp" if kind == "vjp" else "vjp", None)
+    MODES[mode](side_torch, with_op(row, op), scale=FACTOR)
+
+
+@pytest.mark.compile
+@pytest.mark.parametrize("what", [name for name in properties_batch.COMPILED if name != "call"])
+@pytest.mark.parametrize("name", ["log1mexp", "log_ndtr_diff", "rosenbrock"])
+def test_the_rule_runs_when_compiled(name, what):
+    row = next(row for row in ROWS if row.name == name)
+    compiler = side_torch.compiler("aot_eager")
+    faulty = with_op(row, scaled(row.op, FACTOR))
+    properties_batch.check_compiled(side_torch, faulty, what, compiler, scale=FACTOR)
