@@ -88,7 +88,7 @@ def mixture_fit() -> None:
     figure, (left, right) = plt.subplots(1, 2, figsize=(12, 4.5))
     edges = np.array(setting["histogram"]["edges"])
     left.stairs(setting["histogram"]["density"], edges, fill=True, color="0.88", label="samples")
-    x = np.linspace(*setting["window"], 400)
+    x = np.linspace(setting["window"][0], setting["window"][1], 400)
     left.plot(x, _density(setting["truth"], x), "k--", lw=1, label="truth")
     for fit in fits:
         if fit["framework"] == "torch":
