@@ -1,7 +1,8 @@
 """The suite can fail: every seeded fault is caught by every property that should see it.
 
 The functions that must fail are those that the suite runs, not copies.  In torch each fault
-meets all of its properties; in JAX, where each takes a compilation, the first two.
+meets all of its properties; in JAX, where each takes a compilation, one, and of the faults
+in a single argument only the smallest.
 """
 
 import importlib
@@ -12,7 +13,11 @@ from tests.faults import BY_NAME, FAULTS, copy
 from tests.suite import PROPERTIES, with_op
 
 EVERY = [(fault, name) for fault in FAULTS for name in fault.caught_by]
-FIRST = [(fault, name) for fault in FAULTS for name in fault.caught_by[:1]]
+FIRST = [
+    (fault, fault.caught_by[0])
+    for fault in FAULTS
+    if not fault.name.startswith(("vjp twice", "jvp twice, arg", "vjp minus", "jvp minus"))
+]
 
 
 def _ids(value):

@@ -21,10 +21,14 @@ MODES = {
     "grad of vmap": properties_batch.check_grad_of_vmap,
 }
 each_row = pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
+# the others share their code with these
+small_row = pytest.mark.parametrize(
+    "row", [row for row in ROWS if "mixture_log" not in row.name], ids=lambda row: row.name
+)
 
 
 @pytest.mark.parametrize("mode", MODES)
-@each_row
+@small_row
 def test_the_rule_runs(row, mode):
     MODES[mode](side_jax, with_op(row, scaled(row.op, FACTOR)), scale=FACTOR)
 
@@ -41,5 +45,5 @@ def test_one_rule_serves_both_modes(mode, kind):
 @pytest.mark.parametrize("what", [name for name in properties_batch.COMPILED if name != "call"])
 @each_row
 def test_the_rule_runs_when_jitted(row, what):
-    faulty, compiler = with_op(row, scaled(row.op, FACTOR)), side_jax.compiler()
-    properties_batch.check_compiled(side_jax, faulty, what, compiler, scale=FACTOR)
+    faulty = with_op(row, scaled(row.op, FACTOR))
+    properties_batch.check_compiled(side_jax, faulty, what, side_jax.once, scale=FACTOR)
