@@ -25,7 +25,8 @@ def log1mexp(xp: Any, x: Any) -> Any:
     return xp.where(x > -_LOG_2, xp.log(-xp.expm1(x)), xp.log1p(-xp.exp(x)))
 
 
-# d/dx log(1 - e^x) = -e^x / (1 - e^x) = -1 / (e^-x - 1)
+# d/dx log(1 - e^x) = -e^x / (1 - e^x) = e^x / expm1(x).  The same as -1 / expm1(-x), but its
+# own derivative does not overflow for x far below 0.
 @log1mexp.def_vjp
 def _(xp: Any, ct: Any, out: Any, x: Any) -> Any:
-    return -ct / xp.expm1(-x)
+    return ct * xp.exp(x) / xp.expm1(x)

@@ -95,7 +95,8 @@ def _framework(side, row, inputs):
     }
     found = {}
     for name, part in parts.items():
-        full = side.NAME == "jax" and PARTS[name] < 2  # optimised, as users compile it
+        # optimised, as users compile it, where that does not take too long
+        full = side.NAME == "jax" and name in ("value", "reverse") and flat.dtype == np.float64
         compiled = side.compiler() if full else side.once
         found[name] = side.numpy(compiled(side.vmap(part))(flat))
     return found
