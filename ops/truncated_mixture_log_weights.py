@@ -32,6 +32,11 @@ def truncated_mixture_log_weights(
     return (xp.log(weights) - out[0][..., None], *out)
 
 
+def _quotient(xp: Any, g: Any, p: Any) -> Any:
+    """g / p, and 0 where both are 0: a weight that is 0 must not disturb the others."""
+    return g / xp.where((p == 0) & (g == 0), 1.0, p)
+
+
 # d log w_i = dp_i / p_i - d log Z: with g the cotangent, p_j gets g_j / p_j, and log Z the
 # cotangent -sum_i g_i.
 @truncated_mixture_log_weights.def_vjp
@@ -40,10 +45,11 @@ def _(xp: Any, ct: Any, out: Any, *inputs: Any) -> Any:
     minus_sum = -xp.sum(g, axis=-1)
     total = minus_sum if z_bar is None else minus_sum + z_bar
     m_bar, s_bar, p_bar, lo_bar, hi_bar = log_z.vjp(xp, (total, *rest), out[1:], *inputs)
-    return m_bar, s_bar, p_bar + g / inputs[2], lo_bar, hi_bar
+    return m_bar, s_bar, p_bar + _quotient(xp, g, inputs[2]), lo_bar, hi_bar
 
 
 @truncated_mixture_log_weights.def_jvp
 def _(xp: Any, tangents: Any, out: Any, *inputs: Any) -> Any:
     z_dot, *rest = log_z.jvp(xp, tangents, out[1:], *inputs)
-    return (tangents[2] / inputs[2] - z_dot[..., None], z_dot, *rest)
+    own = _quotient(xp, tangents[2], inputs[2])
+    return (own - z_dot[..., None], z_dot, *rest)
