@@ -17,6 +17,10 @@ _WINDOWS = [
     *[(f"right {n} sigma", n, n + 1.0) for n in (6.0, 9.0, 13.0, 20.0, 35.0)],
     *[(f"left {n} sigma", -n - 1.0, -n) for n in (6.0, 9.0, 13.0, 20.0, 35.0)],
     *[(f"width {w:g} at {x:g}", x, x + w) for x, w in _WIDTHS],
+    # near the edges of the regimes in which such functions are computed
+    *[(f"width {w:g} at {x:g}", x, x + w) for x in (-0.1, 0.5, 5.9) for w in (0.04, 0.24, 0.26)],
+    ("width 1 at 0", 0.0, 1.0),
+    ("width 0.7 at 3", 3.0, 3.7),
     ("centre", -0.5, 1.5),
     ("both tails", -30.0, 30.0),
     ("upper inf", 0.4, inf),

@@ -108,7 +108,8 @@ def test_log_weights_with_a_weight_0_are_right_for_the_other_weights(side):
         live = [i for i in range(3) if i not in which]
         found = measured(side, row.name, "float64")
         assert np.all(found["value"][at][which] == -np.inf)
-        np.testing.assert_allclose(found["value"][at][live], value[live], rtol=1e-13, atol=1e-15)
+        # log p - log Z cancels here: log Z itself is near -40 at 9 sigma
+        np.testing.assert_allclose(found["value"][at][live], value[live], rtol=1e-13, atol=4e-14)
         for part in ("reverse", "forward"):
             got = found[part][at][live]
             scale = np.max(np.abs(first[live]))
