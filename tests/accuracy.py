@@ -25,7 +25,8 @@ def truths(row, name, dtype):
     None where rounding makes another problem of them, such as lower = upper.
     """
     try:
-        return truth.evaluate(row.truth, [np.asarray(x, dtype) for x in row.hard[name]])
+        inputs = [np.asarray(x, dtype) for x in row.hard[name]]
+        return truth.evaluate(row.truth, inputs, row.digits)
     except ZeroDivisionError:
         return None
 

@@ -42,6 +42,7 @@ class Row:
         textbook: textbook(lib, *inputs, **static), differentiable by the framework.
         truth: the mpmath closed form, see `tests.references.truth`.
         hard: name -> inputs at which accuracy is promised.
+        digits: of the mpmath arithmetic at the hard inputs: more than the logarithm cancels.
         order: how many derivatives are known; one more raises MissingRuleError.
         ulps: bound on the float64 error of the value at random inputs, for each framework
             (torch, jax, numpy).
@@ -55,6 +56,7 @@ class Row:
     textbook: Callable[..., Any]
     truth: Callable[..., Any]
     hard: dict[str, tuple[Any, ...]] = field(default_factory=dict)
+    digits: int = 400
     order: int = 99
     ulps: dict[str, float] = field(default_factory=lambda: {**_ULPS})
     agreement: dict[tuple[str, str], float] = field(default_factory=lambda: {**_AGREEMENT})
@@ -110,6 +112,7 @@ ROWS = [
         textbook=textbook.log_normalizer,
         truth=truth.log_normalizer,
         hard=MIXTURES,
+        digits=120,
     ),
     Row(
         ops.truncated_mixture_weights,
@@ -117,6 +120,7 @@ ROWS = [
         textbook=textbook.weights,
         truth=truth.weights,
         hard=MIXTURES,
+        digits=120,
     ),
     Row(
         ops.truncated_mixture_log_weights,
@@ -124,6 +128,7 @@ ROWS = [
         textbook=textbook.log_weights,
         truth=truth.log_weights,
         hard=MIXTURES,
+        digits=120,
     ),
     Row(
         ops.rosenbrock,

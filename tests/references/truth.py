@@ -1,6 +1,6 @@
 """Values, Jacobians and Hessians of the ops from mpmath, at inputs that are exact doubles.
 
-Everything is a closed form, evaluated with 400 digits: no differences of anything.  Each
+Everything is a closed form, evaluated with many digits: no differences of anything.  Each
 function takes a list of inputs (floats, or lists of floats) and returns (value, first,
 second) for the inputs in one row: value[i], first[i][j] and second[i][j][k].
 """
@@ -9,8 +9,6 @@ import functools
 
 import mpmath as mp
 import numpy as np
-
-DIGITS = 400
 
 
 def log1mexp(x):
@@ -133,7 +131,7 @@ def _exact(x):
     return [mp.mpf(float(v)) for v in x] if np.ndim(x) else mp.mpf(float(x))
 
 
-def evaluate(function, inputs, digits=DIGITS):
+def evaluate(function, inputs, digits):
     """(value, first, second) as float64 arrays, rounded from the exact ones."""
     key = tuple((np.shape(x), np.asarray(x, np.float64).tobytes()) for x in inputs)
     return _evaluate(function, key, digits)
