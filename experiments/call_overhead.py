@@ -19,7 +19,7 @@ from tqdm import tqdm
 import twingrad.interop.jax
 import twingrad.interop.torch
 import twingrad.ops.torch
-from experiments.harness import Recorder, Timing, interleave, ratio, tensor
+from experiments.harness import Recorder, Timing, interleave, one_thread, ratio, tensor
 from twingrad import ops
 from twingrad.interop import define
 
@@ -153,7 +153,8 @@ def main() -> None:
     cases = [(name, framework) for name in RULES for framework in ("torch", "jax")]
     with tqdm(total=len(cases) + len(SIZES), desc="overhead of a call") as bar:
         for name, framework in cases:
-            compare(recorder, name, framework)
+            with one_thread():
+                compare(recorder, name, framework)
             bar.update()
         for size in SIZES:
             compare_host(recorder, size)

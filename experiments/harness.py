@@ -58,6 +58,17 @@ def describe_devices() -> str:
     return ", ".join(f"{name} on {where}" for name, where in devices().items())
 
 
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Keep torch to one thread: on small tensors more of them only wait for each other."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
+
+
 def tensor(x: Any, device: torch.device | None = None) -> torch.Tensor:
     """A float64 tensor on the chosen device."""
     return torch.as_tensor(np.asarray(x), dtype=torch.float64, device=device or torch_device())
@@ -198,6 +209,7 @@ def stamp() -> dict[str, Any]:
         "cpu": _cpu_model(),
         "cores": len(affinity(0)) if affinity else os.cpu_count(),
         "torch_threads": torch.get_num_threads(),
+        "load": os.getloadavg()[0] if hasattr(os, "getloadavg") else None,
         "device": devices(),
         "system": platform.system(),
         "python": platform.python_version(),
@@ -222,7 +234,7 @@ class Recorder:
 
 
 def _plain(value: Any) -> Any:
-    """The value in types that JSON has; floats to seven digits, which is more than they mean."""
+    """The value in types that JSON has; floats to ten digits."""
     if isinstance(value, dict):
         return {str(k): _plain(v) for k, v in value.items()}
     if isinstance(value, list | tuple):
@@ -232,5 +244,5 @@ def _plain(value: Any) -> Any:
     if isinstance(value, np.ndarray | np.generic | jax.Array):
         return _plain(np.asarray(value).tolist())
     if isinstance(value, float):
-        return float(f"{value:.7g}") if math.isfinite(value) else None
+        return float(f"{value:.10g}") if math.isfinite(value) else None
     return value

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
-from experiments.records import RESULTS, read
+from experiments.findings import Rates, findings, microseconds, off, short
+from experiments.methods import METHODS, PAIRS, label
+from experiments.records import RESULTS, Record, read
 
 REPORT = "experiments/results/REPORT.md"
+FILES = ("batched_throughput", "call_overhead", "adjoint_rosenbrock", "truncated_mixture_fit")
 
 
 def table(head: list[str], rows: list[list[Any]]) -> str:
@@ -16,142 +17,220 @@ def table(head: list[str], rows: list[list[Any]]) -> str:
     return "\n".join(lines) + "\n"
 
 
+def picture(text: str, name: str) -> str:
+    return f"\n![{text}]({name}.png)\n\n"
+
+
+def quartiles(ratio: Record) -> str:
+    low, middle, high = (short(ratio[key], 3) for key in ("q1", "median", "q3"))
+    return f"{middle} ({low} to {high})"
+
+
 def setting() -> str:
     stamp = read("batched_throughput")["stamp"][0]
     versions = ", ".join(f"{k} {v}" for k, v in stamp["versions"].items() if v)
     devices = ", ".join(f"{k} on {v}" for k, v in stamp["device"].items())
+    changed = " with uncommitted changes" if stamp["uncommitted_changes"] else ""
+    files = ", ".join(f"[{name}.jsonl]({name}.jsonl)" for name in FILES)
     return (
-        f"Run of {stamp['date']} at commit `{(stamp['commit'] or 'unknown')[:12]}`"
-        f"{' with uncommitted changes' if stamp['uncommitted_changes'] else ''}: "
-        f"{stamp['cpu']}, {stamp['cores']} cores; {devices}; Python {stamp['python']}, "
-        f"{versions}. Everything is float64. Times are medians; the methods compared were "
-        "timed in turns.\n"
+        f"Run of {stamp['date']} at commit `{(stamp['commit'] or 'unknown')[:12]}`{changed}. "
+        f"{stamp['cpu']}, {stamp['cores']} cores, {stamp['torch_threads']} torch threads; "
+        f"{devices}; Python {stamp['python']}, {versions}. {_load(stamp)}\n\n"
+        "Everything is float64. Times are medians over blocks of calls, each call waited for; "
+        "methods that are compared were timed in turns, and ratios are medians of the ratios of "
+        f"blocks that follow each other. All figures come from {files}.\n"
+    )
+
+
+def _load(stamp: Record) -> str:
+    """Whether other programs were running at the start of the run."""
+    load = stamp.get("load")
+    if load is None:
+        return ""
+    if load < 0.5:
+        return f"The machine was quiet (load {load:.1f} at the start)."
+    return (
+        f"**Other programs were running** (load {load:.1f} at the start): that slows code with "
+        "several threads most, eager torch on large batches above all, and makes every figure of "
+        "time uncertain."
+    )
+
+
+def _rate_table(rates: Rates, batch: int) -> str:
+    rows = []
+    for method, (name, _, _) in METHODS.items():
+        found = [rates.found.get((op, method, batch)) for op in rates.ops]
+        if any(found):
+            rows.append([name, *[short(v, 3) if v else "-" for v in found]])
+    return table(["samples per second", *rates.ops], rows)
+
+
+def _relative_table(rates: Rates) -> str:
+    """twingrad's speed relative to textbook autodiff, at every batch size."""
+    rows = []
+    for way, pair in PAIRS.items():
+        for batch in rates.batches:
+            found = rates.over(*pair, batch)
+            if found:
+                cells = [short(found[op]) if op in found else "-" for op in rates.ops]
+                rows.append([way, f"{batch:,}", *cells])
+    return table(["speed relative to textbook autodiff", "batch", *rates.ops], rows)
+
+
+def _first_call_table(calls: list[Record], ops: list[str]) -> str:
+    seconds = {(r["op"], r["method"]): r["seconds"] for r in calls}
+    compiled = [m for m in METHODS if "compiled" in m or "jax" in m]
+    rows = [
+        [label(m), *[short(seconds[op, m]) if (op, m) in seconds else "-" for op in ops]]
+        for m in compiled
+    ]
+    return table(["first call, s", *ops], rows)
+
+
+def _cost_table(costs: list[Record]) -> str:
+    rows = [
+        [
+            r["way"],
+            short(1e3 * r["accurate"]["median_s"], 3),
+            short(1e3 * r["naive"]["median_s"], 3),
+            quartiles(r["ratio"]),
+        ]
+        for r in costs
+    ]
+    return table(["", "accurate, ms", "textbook, ms", "ratio (quartiles)"], rows)
+
+
+def throughput() -> str:
+    data, rates = read("batched_throughput"), Rates()
+    worst = max(r["difference"] for r in data["first_call"])
+    return (
+        "## Throughput\n\n"
+        "The value of sum(g * op(inputs)) and its gradient in every input, for a batch of "
+        "samples. A sample is 16 numbers: 16 mixture components, 16 values for the elementwise "
+        "ops, a point in 16 dimensions. *Textbook* is autodiff of the plain formula, on inputs "
+        "where that formula is still right; all methods' gradients agree there within "
+        f"{worst:.0e}. `rosenbrock` is a host op: NumPy on the CPU, called once per batch. A "
+        "function that really is external has no textbook row; this one has, to show the bound "
+        "that no call out of the framework can reach. Code compiled by torch is compiled once "
+        "for all sizes above 1 (`dynamic=True`), and not timed at 1. A dash: not run. That is "
+        "the loop at the largest size, where it takes too long, and compiled variants left out "
+        "because torch takes so long to compile (see the last table of this part).\n"
+        + picture("samples per second over the batch size", "batched_throughput")
+        + f"At {rates.batches[-1]:,} samples:\n\n"
+        + _rate_table(rates, rates.batches[-1])
+        + f"\nAt {rates.loop_batch:,} samples:\n\n"
+        + _rate_table(rates, rates.loop_batch)
+        + picture("speed relative to textbook autodiff", "relative_speed")
+        + _relative_table(rates)
+        + "\nWhat the accurate formula of `truncated_mixture_weights` costs over the textbook "
+        f"one, value and gradient at {data['accuracy_cost'][0]['batch']:,} x 16:\n\n"
+        + _cost_table(data["accuracy_cost"])
+        + "\nThe first call, which compiles (for torch, once for all sizes; for JAX, for each "
+        "size; shorter where the compiler's cache on disk is warm):\n\n"
+        + _first_call_table(data["first_call"], rates.ops)
     )
 
 
 def overhead() -> str:
     data = read("call_overhead")
-    rows = [
-        [
-            r["op"],
-            "torch, eager" if r["framework"] == "torch" else "JAX, jitted",
-            r["what"],
-            f"{1e6 * r['ours']['median_s']:.1f}",
-            f"{1e6 * r['hand']['median_s']:.1f}",
-            f"{r['ratio']['median']:.2f} ({r['ratio']['q1']:.2f} to {r['ratio']['q3']:.2f})",
-        ]
-        for r in data["overhead"]
-    ]
-    host = [
-        [
-            f"{r['size']:,}",
-            f"{1e6 * r['ours']['median_s']:.1f}",
-            f"{1e6 * r['hand']['median_s']:.1f}",
-            f"{r['ratio']['median']:.2f}",
-        ]
-        for r in data["host_overhead"]
-    ]
-    head = ["op", "where", "what", "twingrad, us", "by hand, us", "ratio (quartiles)"]
+    where = {"torch": "torch, eager", "jax": "JAX, jitted"}
+
+    def cells(r: Record) -> list[str]:
+        fastest = short(r["ratio"]["of_minima"], 3)
+        return [microseconds(r["ours"]), microseconds(r["hand"]), quartiles(r["ratio"]), fastest]
+
+    rows = [[r["op"], where[r["framework"]], r["what"], *cells(r)] for r in data["overhead"]]
+    host = [[f"{r['size']:,}", *cells(r)] for r in data["host_overhead"]]
+    head = ["op", "where", "what", "twingrad, us", "by hand, us", "ratio (quartiles)", "of fastest"]
     return (
         "## What a call costs\n\n"
-        "Eight numbers; by hand is a `torch.autograd.Function` in setup_context style, and a "
-        "`jax.custom_vjp`, with the same formula and rule. The aims were 1.25 for torch and "
-        "1.05 for jitted JAX.\n\n" + table(head, rows) + "\n`rosenbrock`, a host op, in torch "
-        "against its NumPy function called directly:\n\n"
-        + table(["numbers", "twingrad, us", "NumPy, us", "ratio"], host)
-    )
-
-
-def throughput() -> str:
-    data = read("batched_throughput")
-    rates = {(r["op"], r["method"], r["batch"]): r["samples_per_s"] for r in data["rate"]}
-    names = list(dict.fromkeys(r["op"] for r in data["rate"]))
-    methods = list(dict.fromkeys(r["method"] for r in data["rate"]))
-    batch = max(r["batch"] for r in data["rate"])
-    rows = []
-    for name in names:
-        best = {m: rates.get((name, m, batch)) for m in methods}
-        row = [f"{best[m]:,.0f}" if best[m] else "-" for m in methods if m != "scipy_loop"]
-        loop = rates[name, "scipy_loop", max(b for n, m, b in rates if m == "scipy_loop")]
-        rows.append([name, f"{loop:,.0f}", *row])
-    head = ["op", "scipy_loop", *[m for m in methods if m != "scipy_loop"]]
-    turned = [list(x) for x in zip(head, *rows, strict=True)]
-    cost = [
-        [
-            r["way"],
-            f"{1e3 * r['accurate']['median_s']:.1f}",
-            f"{1e3 * r['naive']['median_s']:.1f}",
-            f"{r['ratio']['median']:.2f}",
-        ]
-        for r in data.get("accuracy_cost", [])
-    ]
-    return (
-        "## Throughput\n\n"
-        f"Samples per second, value and gradient, at a batch of {batch:,} samples of 16 numbers "
-        "(the Python loop: at the largest batch it ran). Autodiff is of the textbook formula, "
-        "which is wrong in the tails. A dash: not run, because torch.compile takes up to half a "
-        "minute for a graph.\n\n"
-        + table(turned[0], turned[1:])
-        + "\n![samples per second over the batch size](batched_throughput.png)\n\n"
-        "What the accurate formula of `truncated_mixture_weights` costs over autodiff of the "
-        "textbook one, 20,000 x 16 in float64, forward and gradient. An earlier prototype that "
-        "evaluated every branch paid 14 times.\n\n"
-        + table(["where", "accurate, ms", "textbook, ms", "ratio"], cost)
+        "Eight numbers. *By hand* is a `torch.autograd.Function` in setup_context style and a "
+        "`jax.custom_vjp` with the same formula and rule. `softmin` is an op of two arguments, "
+        "`(n),()->()`. The aims were 1.25 for torch and 1.05 for jitted JAX. The last column is "
+        "the ratio of the fastest blocks, which other programs on the machine disturb least."
+        "\n\n"
+        + table(head, rows)
+        + "\nThe host op `rosenbrock` in torch, value only, against its NumPy function called "
+        "directly on an array that is there already:\n\n"
+        + table(["numbers", "twingrad, us", "NumPy, us", *head[-2:]], host)
     )
 
 
 def rosenbrock() -> str:
     rows = [
         [
-            r["framework"],
+            {"torch": "torch.optim", "jax": "optax, jitted step"}[r["framework"]],
             "yes" if r["noise"] else "no",
             r["starts"],
-            f"{r['distance']['median']:.2g}",
+            f"{r['distance']['median']:.1g}",
+            f"{r['distance']['max']:.1g}",
+            f"{100 * r['within_a_tenth']:.0f}%",
             f"{r['value_calls']} / {r['adjoint_calls']}",
+            short(r["seconds"]),
         ]
         for r in read("adjoint_rosenbrock")["run"]
     ]
-    head = ["framework", "noise", "starts", "median distance to (1, 1)", "calls: value / adjoint"]
+    head = ["optimiser", "noise", "starts", "median distance", "largest", "within 0.1"]
+    head += ["value / adjoint calls", "seconds"]
     return (
         "## An external function with an external adjoint\n\n"
-        "NumPy code that no autodiff sees, Adam with learning rate 0.1, 200 steps. The single "
-        "start is (0.1, 0.1); the many are uniform in [-2, 2]^2 and need more steps than 200 to "
-        "arrive from afar. Whatever the number of starts, a step is one call of the value and "
-        "one of the adjoint.\n\n"
+        "The Rosenbrock function with a = 1, b = 5 and its gradient, as NumPy code that no "
+        "autodiff sees. Adam with learning rate 0.1, 200 steps. With noise, value and gradient "
+        "are each multiplied by a fresh uniform number in [0.5, 1.5] for every sample of every "
+        "call. The single start is (0.1, 0.1), and its program is the one an asker writes: a "
+        "leaf tensor, `loss.backward()`, `optimizer.step()`. The many starts are uniform in "
+        "[-2, 2]^2; from the far ones 200 such steps do not reach the minimum at (1, 1), with "
+        "or without noise. Seconds include compiling.\n\n"
         + table(head, rows)
-        + "\n![paths on the contours](adjoint_rosenbrock.png)\n"
+        + picture("paths on the contours, dots at their ends", "adjoint_rosenbrock")
     )
 
 
 def fit() -> str:
     data = read("truncated_mixture_fit")
-    setting = data["setting"][0]
-    rows = [
-        [
-            f["gradient"],
-            f["framework"],
-            f"{f['loss']:.6f}",
-            f"{np.abs(f['in_standard_errors']).max():.1f}",
-            ", ".join(f"{v:.3f}" for v in f["theta"]),
-        ]
-        for f in data["fit"]
-    ]
-    truth = ", ".join(f"{v:.3f}" for v in setting["truth"])
-    errors = ", ".join(f"{v:.3f}" for v in setting["standard_errors"])
-    head = ["gradient", "framework", "loss", "worst error / standard error", "parameters"]
+    setting, fits = data["setting"][0], data["fit"]
+    best = fits[0]
+    rows = [["truth", "", f"{setting['loss_at_truth']:.5f}", "", *_three(setting["truth"])]]
+    for f in fits:
+        done = [f"{f['loss']:.5f}", f"{f['gradient_size']:.0e}", *_three(f["theta"])]
+        rows.append([f"{f['gradient']} gradient", f["framework"], *done])
+    rows.append(["standard error", "", "", "", *_three(best["errors"])])
+    for f in fits:
+        away = [f"{v:+.1f}" for v in off(f, setting, best)]
+        rows.append([f"{f['gradient']}: error / standard error", f["framework"], "", "", *away])
+    head = ["", "framework", "loss", "slope left", *setting["names"]]
     return (
         "## Fitting a truncated mixture\n\n"
-        f"{setting['samples']} samples in the window {setting['window']}; parameters "
-        f"{', '.join(setting['names'])}; truth {truth} with loss {setting['loss_at_truth']:.6f}; "
-        f"standard errors {errors}, from the Hessian. The posted gradient drops the cross terms, "
-        "divides by s once too often and adds eps in the forward pass only.\n\n"
+        f"{setting['samples']:,} samples of a mixture of two normal laws, cut off to "
+        f"{setting['window']}; maximum likelihood with Adam, {setting['steps']} steps. *Loss* is "
+        "the negative log-likelihood per sample; *slope left* the largest entry of its right "
+        "gradient at the end. The posted gradient drops the cross terms, divides by s once too "
+        "often and adds eps to s in the forward pass only. Standard errors are from the Hessian "
+        "at the fit, by the op's second derivatives.\n\n"
         + table(head, rows)
-        + "\n![density, and loss over the steps](truncated_mixture_fit.png)\n"
+        + "\nTwice the log of the likelihood ratio between the fit with the right gradient and "
+        f"the truth is {best['truth_statistic']:.1f}; by chance alone it would exceed 11.1 in one "
+        f"case of 20 (chi-squared, five degrees of freedom). {_posted(setting, fits)}\n"
+        + picture("densities, and the loss over the steps", "truncated_mixture_fit")
+    )
+
+
+def _three(values: list[float | None]) -> list[str]:
+    return ["-" if v is None else f"{v:.3f}" for v in values]
+
+
+def _posted(setting: Record, fits: list[Record]) -> str:
+    found = {f["gradient"]: f["loss"] for f in fits}
+    statistic = 2 * setting["samples"] * (found["posted"] - found["right"])
+    return (
+        f"Between the right fit and the one with the posted gradient it is {statistic:.0f}: "
+        "that one has come to rest, but at a point that is not the maximum."
     )
 
 
 def main() -> None:
-    parts = ["# Experiments\n", setting(), overhead(), throughput(), rosenbrock(), fit()]
+    parts = ["# Experiments\n", findings(), setting()]
+    parts += [throughput(), overhead(), rosenbrock(), fit()]
     (RESULTS / "REPORT.md").write_text("\n".join(parts))
 
 
