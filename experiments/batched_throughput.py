@@ -25,9 +25,6 @@ from experiments.harness import Recorder, describe_devices, interleave, ratio, t
 
 SIZE = 16
 BATCHES = (1, 32, 1024, 32768)
-# torch.compile takes up to half a minute for a graph, so not every op has every variant
-COMPILE = ("truncated_mixture_weights", "log_ndtr_diff", "log1mexp", "rosenbrock")
-COMPILE_VMAP = ("truncated_mixture_weights", "rosenbrock")
 LOOP_LIMIT = 1024  # a Python loop over more samples than this takes too long
 COST_OP, COST_BATCH = "truncated_mixture_weights", 20000
 
@@ -83,13 +80,14 @@ def torch_methods(name: str, count: int) -> dict[str, Method]:
         return torch.compile(function, fullgraph=True, dynamic=True)
 
     batched = torch.func.vmap(gradient(op))
-    methods = {TORCH_AUTO: torch_eager(plain), TORCH: torch_eager(op), TORCH_VMAP: batched}
-    if name in COMPILE:
-        methods[TORCH_AUTO_COMPILED] = compiled(gradient(plain))
-        methods[COMPILED] = compiled(gradient(op))
-    if name in COMPILE_VMAP:
-        methods[COMPILED_VMAP] = compiled(batched)
-    return methods
+    return {
+        TORCH_AUTO: torch_eager(plain),
+        TORCH: torch_eager(op),
+        TORCH_VMAP: batched,
+        TORCH_AUTO_COMPILED: compiled(gradient(plain)),
+        COMPILED: compiled(gradient(op)),
+        COMPILED_VMAP: compiled(batched),
+    }
 
 
 def jax_methods(name: str, count: int) -> dict[str, Method]:
