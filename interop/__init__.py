@@ -7,6 +7,7 @@
 
 from twingrad.interop.errors import (
     ArgumentError,
+    ExportError,
     MissingRuleError,
     RuleError,
     ShapeError,
@@ -18,6 +19,7 @@ from twingrad.interop.signature import Signature
 
 __all__ = [
     "ArgumentError",
+    "ExportError",
     "MissingRuleError",
     "Op",
     "RuleError",

@@ -29,3 +29,7 @@ class RuleError(TwingradError, ValueError):
 
 class MissingRuleError(TwingradError, NotImplementedError):
     """A derivative was asked for that the op has no rule for."""
+
+
+class ExportError(TwingradError, NotImplementedError):
+    """A program was exported for a place where one of its ops cannot run."""

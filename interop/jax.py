@@ -5,7 +5,8 @@ How it is built, and why:
 - `jax.custom_vjp` has no forward mode, and `jax.custom_jvp` must be able to transpose its
   tangent by itself.  So the op is a `custom_jvp` whose rule calls one linear primitive
   (`jax_linear`): evaluated it runs the op's jvp, transposed it runs the op's vjp.
-- Host functions are called through `jax.pure_callback`, once for a whole vmapped batch.
+- Host functions are called through `jax.pure_callback` (`jax_host`), once for a whole
+  vmapped batch.
 - Gradients are cast to the dtype of their input: JAX does not do it, and a float64 rule
   would turn a float32 gradient into a float64 one.
 - The plain ``bind(op).custom_vjp`` is there too, for those who want the bare thing.
@@ -27,8 +28,8 @@ from jax.custom_derivatives import SymbolicZero
 from twingrad.interop.binding import describe, split_call
 from twingrad.interop.errors import ArgumentError
 from twingrad.interop.framework import DTYPES, Arrays, inexact, kind
-from twingrad.interop.jax_linear import apply_linear, as_arrays, sum_to, vary_alike, vary_as
-from twingrad.interop.numpy import call_host, host_dtype
+from twingrad.interop.jax_host import call_host
+from twingrad.interop.jax_linear import apply_linear, as_arrays, sum_to
 from twingrad.interop.op import Op
 from twingrad.interop.rules import Kernel
 from twingrad.interop.signature import Plan, Shape
@@ -40,16 +41,7 @@ class _Jax:
     xp = jnp
 
     def host(self, kernel: Kernel, inputs: Arrays, plan: Plan) -> Arrays:
-        inputs, dtype = vary_alike(inputs), host_dtype(inputs)
-        promised = tuple(jax.ShapeDtypeStruct(shape, dtype) for shape in plan.outputs)
-
-        def call(*arrays: Any) -> Arrays:
-            # JAX hands over its own arrays, and computing with those in here can hang.
-            given = tuple([np.asarray(x) for x in arrays])
-            return call_host(kernel, given, kernel.plan(given))
-
-        found = jax.pure_callback(call, promised, *inputs, vmap_method="expand_dims")
-        return tuple(vary_as(y, inputs[0]) for y in found)
+        return call_host(kernel, inputs, plan)
 
     def transpose(
         self, linear: Callable[..., Arrays], like: Sequence[tuple[Shape, Any]], seeds: Arrays

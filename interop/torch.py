@@ -10,8 +10,8 @@ How it is built, and why:
   Function's own jvp is zero without an error (pytorch#197867).
 - Rules see inputs and real outputs only, both saved by autograd, so that second
   derivatives see every path.
-- Host code runs behind one operator of `torch.library` (`torch_host`), which compilers
-  keep as a node.
+- Host code runs behind one operator of `torch.library` (`torch_operators`), which compilers
+  keep as a node; another one keeps a whole op with its rules in exported programs.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from typing import Any
 
 import array_api_compat.torch as xp
 import torch
+from torch.compiler import is_exporting
 
 from twingrad.interop.binding import describe, split_call
 from twingrad.interop.errors import ArgumentError
@@ -32,7 +33,7 @@ from twingrad.interop.op import Op
 from twingrad.interop.rules import Kernel
 from twingrad.interop.signature import Plan, Shape
 from twingrad.interop.torch_function import autocast_on, make_function, pull_back
-from twingrad.interop.torch_host import call_host, register
+from twingrad.interop.torch_operators import call_exported, call_host, register
 
 _FULL = frozenset((torch.float32, torch.float64))
 _NUMBERS = (numbers.Number, torch.SymInt, torch.SymFloat, torch.SymBool)
@@ -80,10 +81,9 @@ def _make(op: Op) -> Any:
 
     @functools.cache
     def function(static: Any) -> Any:
-        kernel = Kernel(op, static)
-        if op.host:
-            register(kernel)
-        return make_function(kernel, TORCH)
+        made = make_function(Kernel(op, static), TORCH)
+        register(made)
+        return made
 
     @functools.cache
     def default() -> Any:
@@ -98,13 +98,16 @@ def _make(op: Op) -> Any:
             target = default()
         if _ready(args):
             target.kernel.plan(args)
-            return target.apply(*args), None
+            return run(target, args), None
         args, back, autocast = _prepare(op, args)
         target.kernel.plan(args)
         if autocast is None:
-            return target.apply(*args), back
+            return run(target, args), back
         with torch.autocast(autocast, enabled=False):
-            return target.apply(*args), back
+            return run(target, args), back
+
+    def run(target: Any, args: Arrays) -> Any:
+        return call_exported(target, args) if is_exporting() else target.apply(*args)
 
     def evaluate(*args: Any, **kwargs: Any) -> Any:
         outs, back = call(args, kwargs)
