@@ -1,8 +1,7 @@
 """Host functions in JAX: one `jax.pure_callback` for a whole vmapped batch.
 
-A callback belongs to the process that made it.  JAX can export a program with one for the
-platform it runs on, to be called in the same process, and refuses to serialise it.  For other
-platforms it fails in words that do not say why, so that case raises an error of ours.
+A callback belongs to the process that made it, and JAX exports no program with one.  It says
+so in words that name neither the op nor a way out; here an error of ours comes first.
 """
 
 from __future__ import annotations
@@ -10,7 +9,6 @@ from __future__ import annotations
 from typing import Any
 
 import jax
-import numpy as np
 from jax.extend.core import Primitive
 from jax.interpreters import batching, mlir
 
@@ -31,9 +29,7 @@ def call_host(kernel: Kernel, inputs: Arrays, plan: Plan) -> Arrays:
     promised = tuple(jax.ShapeDtypeStruct(shape, dtype) for shape in plan.outputs)
 
     def call(*arrays: Any) -> Arrays:
-        # JAX hands over its own arrays, and computing with those in here can hang.
-        given = tuple([np.asarray(x) for x in arrays])
-        return call_numpy(kernel, given, kernel.plan(given))
+        return call_numpy(kernel, arrays, kernel.plan(arrays))
 
     first = _on_host_p.bind(inputs[0], label=kernel.op.label)
     found = jax.pure_callback(call, promised, first, *inputs[1:], vmap_method="expand_dims")
@@ -41,15 +37,11 @@ def call_host(kernel: Kernel, inputs: Arrays, plan: Plan) -> Arrays:
 
 
 def _lower(ctx: Any, x: Any, *, label: str) -> Any:
-    """The identity; lowered for another platform it raises."""
-    module, here = ctx.module_context, jax.default_backend()
-    same = {"gpu": ("cuda", "rocm")}.get(here, (here,))
-    others = [platform for platform in module.platforms if platform not in same]
-    if module.lowering_parameters.for_export and others:
+    """The identity; in a program that is exported it raises."""
+    if ctx.module_context.lowering_parameters.for_export:
         raise ExportError(
-            f"{label}: a host op calls back into this process, which a program exported for "
-            f"{', '.join(others)} cannot; export for {here} alone and call it in this process, "
-            "or give the op a forward function in xp calls"
+            f"{label}: a host op calls back into this process, so JAX cannot export a program "
+            "with it; export the parts around it, or write its forward function in xp calls"
         )
     return [x]
 

@@ -65,7 +65,7 @@ def call_host(kernel: Kernel, inputs: Arrays, plan: Plan) -> tuple[np.ndarray, .
     """
     op = kernel.op
     rank, size = len(plan.batch), math.prod(plan.batch)
-    arrays = tuple(_flat(np.asarray(x), plan.batch, rank, size) for x in inputs)
+    arrays = tuple([_flat(x, plan.batch, rank, size) for x in inputs])
     try:
         found = as_tuple(op.forward(np, *arrays, **kernel.keywords))
     except Exception as error:
@@ -93,7 +93,8 @@ def host_dtype(inputs: Arrays) -> str:
     return DTYPES["complex" if any(name == "complex" for name, _ in found) else "real", bits]
 
 
-def _flat(x: np.ndarray, batch: tuple[int, ...], rank: int, size: int) -> np.ndarray:
+def _flat(x: Any, batch: tuple[int, ...], rank: int, size: int) -> np.ndarray:
+    x = np.asarray(x)  # JAX hands over its own arrays, and computing with those can hang
     core = x.shape[rank:]
     if x.shape[:rank] == (1,) * rank:
         flat = x.reshape(1, *core)

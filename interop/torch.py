@@ -122,10 +122,8 @@ def _make(op: Op) -> Any:
     def bound(*args: Any, **kwargs: Any) -> Any:
         return evaluate(*args, **kwargs)
 
-    # What Dynamo compiled is kept by code object, and these are closures of one code: with
-    # a shared one, the second op that is compiled would run the first.
-    for closure in (bound, evaluate):
-        closure.__code__ = closure.__code__.replace(co_name=op.name.replace(".", "_"))
+    _own_code(bound, op)
+    _own_code(evaluate, op)
 
     def all_outputs(*args: Any, **kwargs: Any) -> Any:
         return call(args, kwargs)[0]
@@ -134,6 +132,15 @@ def _make(op: Op) -> Any:
     if inspect.Parameter.empty not in op.statics.values():
         bound.__dict__["Function"] = default()
     return bound
+
+
+def _own_code(closure: Any, op: Op) -> None:
+    """Give a closure a code object of its own.
+
+    What Dynamo compiled is kept by code object: with a shared one, the second op that is
+    compiled would run the first.
+    """
+    closure.__code__ = closure.__code__.replace(co_name=op.name.replace(".", "_"))
 
 
 def _concrete(value: Any) -> Any:

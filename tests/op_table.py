@@ -13,7 +13,7 @@ import numpy as np
 from tests.hard_inputs import INTERVALS, LOG_PROBABILITIES, MIXTURES
 from tests.references import textbook, truth
 from twingrad import ops
-from twingrad.interop import Op
+from twingrad.interop import ExportError, MissingRuleError, Op, TwingradError
 
 SIZES = {"k": 3, "n": 4}  # unequal, so that a transposed result has the wrong shape
 
@@ -32,6 +32,18 @@ _AGREEMENT = {
 
 
 @dataclass(frozen=True)
+class Limit:
+    """Why a property cannot hold, and the error of ours that says so to the user."""
+
+    why: str
+    link: str
+    error: type[TwingradError]
+
+    def __str__(self) -> str:
+        return f"{self.why}: [{self.error.__name__}]({self.link})"
+
+
+@dataclass(frozen=True)
 class Row:
     """What the suite must know of an op.
 
@@ -44,6 +56,8 @@ class Row:
         hard: name -> inputs at which accuracy is promised.
         digits: of the mpmath arithmetic at the hard inputs: more than the logarithm cancels.
         order: how many derivatives are known; one more raises MissingRuleError.
+        limits: (line of the conformance table, torch or JAX) -> a property that this kind of
+            op cannot have; the suite asserts its error instead.
         ulps: bound on the float64 error of the value at random inputs, for each framework
             (torch, jax, numpy).
         agreement: bound on the float64 and float32 difference from the NumPy binder, in ulps
@@ -58,6 +72,7 @@ class Row:
     hard: dict[str, tuple[Any, ...]] = field(default_factory=dict)
     digits: int = 400
     order: int = 99
+    limits: dict[tuple[str, str], Limit] = field(default_factory=dict)
     ulps: dict[str, float] = field(default_factory=lambda: {**_ULPS})
     agreement: dict[tuple[str, str], float] = field(default_factory=lambda: {**_AGREEMENT})
     known: dict[tuple[str, str], str] = field(default_factory=dict)
@@ -88,6 +103,24 @@ class Row:
             for box, shape, core in zip(self.boxes, batches, self.cores, strict=True)
         )
 
+
+NO_THIRD_ORDER = Limit(
+    "external code has the derivatives that were written for it; these go to the second order",
+    "https://docs.jax.dev/en/latest/external-callbacks.html",
+    MissingRuleError,
+)
+NOT_EXPORTED = Limit(
+    "JAX exports no program that calls back into Python",
+    "https://github.com/jax-ml/jax/blob/jax-v0.10.2/jax/_src/export/_export.py#L1102",
+    ExportError,
+)
+HOST_LIMITS = {
+    ("third derivative", "torch"): NO_THIRD_ORDER,
+    ("third derivative", "JAX"): NO_THIRD_ORDER,
+    ("exported", "JAX"): NOT_EXPORTED,
+    ("exported gradient", "JAX"): NOT_EXPORTED,
+    ("for cuda", "JAX"): NOT_EXPORTED,
+}
 
 _MIXTURE = ((-1.0, 1.0), (0.5, 1.5), (0.2, 1.0), (-2.0, -0.5), (0.5, 2.0))
 
@@ -136,5 +169,6 @@ ROWS = [
         textbook=textbook.rosenbrock,
         truth=truth.rosenbrock,
         order=2,
+        limits=HOST_LIMITS,
     ),
 ]

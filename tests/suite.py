@@ -1,37 +1,57 @@
-"""Row x property, as pytest parameters; the known failures of a row become strict xfails."""
+"""Line of the conformance table x property x row, as pytest parameters.
+
+The known failures of a row become strict expected failures; its limits see `conftest`.
+"""
 
 from dataclasses import replace
 
 import pytest
 
-from tests import properties, properties_batch
+from tests import properties, properties_batch, properties_calls
 from tests.op_table import ROWS
 
-PROPERTIES = {
-    "value": properties.check_value,
-    "first derivative": properties.check_first_derivative,
-    "each argument alone": properties.check_each_argument_alone,
-    "forward mode": properties.check_forward_mode,
-    "eager": properties.check_eager,
-    "second derivative": properties.check_second_derivative,
-    "second derivative of a batch": properties.check_second_derivative_of_a_batch,
-    "third derivative": properties.check_third_derivative,
-    "vmap": properties_batch.check_vmap,
-    "nested vmap": properties_batch.check_nested_vmap,
-    "batch is the loop": properties_batch.check_batch_is_the_loop,
-    "vmap of grad": properties_batch.check_vmap_of_grad,
-    "grad of vmap": properties_batch.check_grad_of_vmap,
-    "vmap of hessian": properties_batch.check_vmap_of_hessian,
+# name -> (line of the conformance table, check(side, row))
+TABLE = {
+    "value": ("value", properties.check_value),
+    "eager": ("value", properties.check_eager),
+    "first derivative": ("first derivative", properties.check_first_derivative),
+    "each argument alone": ("nothing unasked", properties.check_each_argument_alone),
+    "only rules that are needed": ("nothing unasked", properties_calls.check_only_rules_needed),
+    "forward mode": ("forward mode", properties.check_forward_mode),
+    "second derivative": ("second derivative", properties.check_second_derivative),
+    "second derivative of a batch": (
+        "second derivative",
+        properties.check_second_derivative_of_a_batch,
+    ),
+    "third derivative": ("third derivative", properties.check_third_derivative),
+    "vmap": ("vmap", properties_batch.check_vmap),
+    "nested vmap": ("vmap", properties_batch.check_nested_vmap),
+    "batch is the loop": ("batch", properties_batch.check_batch_is_the_loop),
+    "vmap of grad": ("vmap and derivatives", properties_batch.check_vmap_of_grad),
+    "grad of vmap": ("vmap and derivatives", properties_batch.check_grad_of_vmap),
+    "vmap of hessian": ("vmap and derivatives", properties_batch.check_vmap_of_hessian),
+    "native batching": ("native batching", properties_calls.check_native_batching),
+    "bad input": ("bad input", properties_calls.check_bad_input),
+    "threads": ("threads", properties_calls.check_threads),
 }
+PROPERTIES = {name: check for name, (_, check) in TABLE.items()}
+
+each_row = pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
+line = pytest.mark.conformance
 
 
-def cells(side_name, names, rows=None):
-    """pytest parameters (row, name), for every row and every name."""
+def cells(side_name, names, of=None, rows=None):
+    """pytest parameters (row, name), for every row and every name.
+
+    The line of the table is that of the name, or `of` for all of them.
+    """
     found = []
     for row in ROWS if rows is None else rows:
         for name in names:
             reason = row.known.get((name, side_name))
-            marks = [pytest.mark.xfail(reason=reason, strict=True)] if reason else []
+            marks = [line(of or TABLE[name][0])]
+            if reason:
+                marks.append(pytest.mark.xfail(reason=reason, strict=True))
             found.append(pytest.param(row, name, id=f"{row.name}: {name}", marks=marks))
     return found
 

@@ -17,6 +17,7 @@ from tests.accuracy import PARTS, error, evaluate, measured, truths
 from tests.closeness import ulps
 from tests.op_table import ROWS
 from tests.references import truth
+from tests.suite import each_row, line
 
 SIDES = ("torch", "jax", "numpy")
 BOUNDS = {
@@ -69,7 +70,8 @@ def test_hard_inputs(side, row, dtype, record_property):
     assert claims > len(row.hard)
 
 
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
+@each_row
+@line("value")
 @each_side
 def test_the_value_is_within_its_bound_in_ulps_at_random_inputs(side, row, record_property):
     inputs = row.inputs((200,), seed=5)

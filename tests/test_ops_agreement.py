@@ -6,15 +6,16 @@ import numpy as np
 import pytest
 
 from tests.closeness import ulps
-from tests.op_table import ROWS
 from tests.properties import random_like
+from tests.suite import each_row, line
 from twingrad.interop.numpy import bind
 
 SAMPLES = 200
 
 
+@line("agreement")
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
+@each_row
 @pytest.mark.parametrize("framework", ["torch", "jax"])
 def test_frameworks_agree(framework, row, dtype, record_property):
     pytest.importorskip(framework)

@@ -13,6 +13,6 @@ def test_property(row, name):
     PROPERTIES[name](side_jax, row)
 
 
-@pytest.mark.parametrize(("row", "name"), cells("jax", properties_batch.COMPILED))
+@pytest.mark.parametrize(("row", "name"), cells("jax", properties_batch.COMPILED, "compiled"))
 def test_jitted(row, name):
     properties_batch.check_compiled(side_jax, row, name, side_jax.compiler())

@@ -10,11 +10,10 @@ import numpy as np  # noqa: E402
 
 from tests import side_jax  # noqa: E402
 from tests.closeness import assert_close  # noqa: E402
-from tests.op_table import ROWS  # noqa: E402
 from tests.references.expected import Expected  # noqa: E402
+from tests.suite import each_row, line  # noqa: E402
 
 TOLERANCE = {"float64": 1e-11, "float32": 2e-5, "float16": 2e-3, "bfloat16": 2e-2}
-each_row = pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
 
 
 def arrays(row, dtype, batch=(2,)):
@@ -40,18 +39,21 @@ def check(row, x):
     return value
 
 
+@line("dtypes")
 @pytest.mark.parametrize("dtype", TOLERANCE)
 @each_row
 def test_the_dtype_of_the_inputs_is_kept(row, dtype):
     assert check(row, arrays(row, dtype)).dtype == dtype
 
 
+@line("dtypes")
 @each_row
 def test_low_precision_is_computed_in_float32(row):
     x, f = arrays(row, "bfloat16"), side_jax.once(side_jax.function(row.op))
     np.testing.assert_array_equal(f(*x), f(*[v.astype("float32") for v in x]).astype("bfloat16"))
 
 
+@line("dtypes")
 @each_row
 def test_mixed_dtypes_promote_as_jax_does(row):
     x = arrays(row, "float64")
@@ -59,6 +61,7 @@ def test_mixed_dtypes_promote_as_jax_does(row):
     assert check(row, x).dtype == jnp.result_type(*x)
 
 
+@line("dtypes")
 @each_row
 def test_numbers_and_weak_types_do_not_promote(row):
     x = arrays(row, "float32")
@@ -80,6 +83,7 @@ def test_numpy_arrays_are_taken(row):
     assert_close(got, Expected(row, x).value())
 
 
+@line("odd inputs")
 @pytest.mark.parametrize("batch", [(1, 1), (0,)], ids=str)
 @each_row
 def test_small_batches_are_ordinary(row, batch):

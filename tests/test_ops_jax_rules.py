@@ -11,7 +11,7 @@ pytest.importorskip("jax")
 from tests import properties, properties_batch, side_jax  # noqa: E402
 from tests.faults import scaled  # noqa: E402
 from tests.op_table import ROWS  # noqa: E402
-from tests.suite import with_op  # noqa: E402
+from tests.suite import each_row, line, with_op  # noqa: E402
 
 FACTOR = 100.0
 MODES = {
@@ -20,14 +20,11 @@ MODES = {
     "vmap of grad": properties_batch.check_vmap_of_grad,
     "grad of vmap": properties_batch.check_grad_of_vmap,
 }
-# the others share their code with these
-small_row = pytest.mark.parametrize(
-    "row", [row for row in ROWS if "mixture_log" not in row.name], ids=lambda row: row.name
-)
 
 
+@line("own rule")
 @pytest.mark.parametrize("mode", MODES)
-@small_row
+@each_row
 def test_the_rule_runs(row, mode):
     MODES[mode](side_jax, with_op(row, scaled(row.op, FACTOR)), scale=FACTOR)
 
@@ -41,8 +38,9 @@ def test_one_rule_serves_both_modes(mode, kind):
     MODES[mode](side_jax, with_op(row, op), scale=FACTOR)
 
 
+@line("own rule, compiled")
 @pytest.mark.parametrize("what", [name for name in properties_batch.COMPILED if name != "call"])
-@small_row
+@each_row
 def test_the_rule_runs_when_jitted(row, what):
     faulty = with_op(row, scaled(row.op, FACTOR))
     properties_batch.check_compiled(side_jax, faulty, what, side_jax.compiler(), scale=FACTOR)

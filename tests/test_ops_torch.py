@@ -4,8 +4,7 @@ import pytest
 import torch
 
 from tests import properties, side_torch
-from tests.op_table import ROWS
-from tests.suite import PROPERTIES, cells
+from tests.suite import PROPERTIES, cells, each_row, line
 
 
 @pytest.mark.parametrize(("row", "name"), cells("torch", PROPERTIES))
@@ -13,7 +12,8 @@ def test_property(row, name):
     PROPERTIES[name](side_torch, row)
 
 
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
+@each_row
+@line("second derivative")
 def test_gradcheck_and_gradgradcheck_pass_in_both_modes(row):
     x = [v.requires_grad_() for v in properties.arrays(side_torch, row, (2,))]
     f = side_torch.function(row.op)

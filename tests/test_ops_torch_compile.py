@@ -16,18 +16,22 @@ QUICK = [row for row in ROWS if row.name in ("log1mexp", "rosenbrock")]
 OTHERS = [row for row in ROWS if row not in QUICK]
 
 
-@pytest.mark.parametrize(("row", "name"), cells("torch", properties_batch.COMPILED))
+@pytest.mark.parametrize(("row", "name"), cells("torch", properties_batch.COMPILED, "compiled"))
 def test_compiled_with_aot_eager(row, name):
     compiler = side_torch.compiler("aot_eager")
     properties_batch.check_compiled(side_torch, row, name, compiler)
 
 
-@pytest.mark.parametrize(("row", "name"), cells("torch", properties_batch.COMPILED, QUICK))
+@pytest.mark.parametrize(
+    ("row", "name"), cells("torch", properties_batch.COMPILED, "compiled", QUICK)
+)
 def test_compiled_with_inductor(row, name):
     properties_batch.check_compiled(side_torch, row, name, side_torch.compiler("inductor"))
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("row", "name"), cells("torch", properties_batch.COMPILED, OTHERS))
+@pytest.mark.parametrize(
+    ("row", "name"), cells("torch", properties_batch.COMPILED, "compiled", OTHERS)
+)
 def test_larger_ops_compiled_with_inductor(row, name):
     properties_batch.check_compiled(side_torch, row, name, side_torch.compiler("inductor"))

@@ -6,12 +6,11 @@ import torch
 
 from tests import side_torch
 from tests.closeness import assert_close
-from tests.op_table import ROWS
 from tests.properties import random_like
 from tests.references.expected import Expected
+from tests.suite import each_row, line
 
 F16, BF16, F32, F64 = torch.float16, torch.bfloat16, torch.float32, torch.float64
-each_row = pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
 TOLERANCE = {F64: 1e-11, F32: 2e-5, F16: 2e-3, BF16: 2e-2}
 
 
@@ -31,6 +30,7 @@ def check(row, x, got, ct):
         assert_close(v.grad, w, f"gradient {i}", rtol=max(rtol, TOLERANCE[v.dtype]), floor=1.0)
 
 
+@line("dtypes")
 @pytest.mark.parametrize("dtype", TOLERANCE, ids=str)
 @each_row
 def test_the_dtype_of_the_inputs_is_kept(row, dtype):
@@ -40,6 +40,7 @@ def test_the_dtype_of_the_inputs_is_kept(row, dtype):
     check(row, x, got, torch.ones_like(got))
 
 
+@line("dtypes")
 @each_row
 def test_low_precision_is_computed_in_float32(row):
     x = [v.detach() for v in leaves(row, BF16)]
@@ -47,6 +48,7 @@ def test_low_precision_is_computed_in_float32(row):
     assert torch.equal(f(*x), f(*[v.float() for v in x]).to(BF16))
 
 
+@line("dtypes")
 @each_row
 def test_mixed_dtypes_promote_as_torch_does(row):
     x = leaves(row, F64)
@@ -56,6 +58,7 @@ def test_mixed_dtypes_promote_as_torch_does(row):
     check(row, x, got, torch.ones_like(got))
 
 
+@line("dtypes")
 @each_row
 def test_numbers_and_0d_tensors_do_not_promote(row):
     x = [v.detach() for v in leaves(row, F32)]
@@ -68,6 +71,7 @@ def test_numbers_and_0d_tensors_do_not_promote(row):
     assert side_torch.function(row.op)(*zero_d).dtype == F32
 
 
+@line("autocast or x64 off")
 @each_row
 def test_inside_autocast_the_op_runs_in_float32(row):
     x = leaves(row, F32)
@@ -77,6 +81,7 @@ def test_inside_autocast_the_op_runs_in_float32(row):
         check(row, x, got, torch.ones_like(got))
 
 
+@line("for cuda")
 @each_row
 def test_the_meta_device_gives_shape_and_dtype_forward_and_back(row):
     x = [v.detach().to("meta").requires_grad_() for v in leaves(row, F32)]
@@ -97,6 +102,7 @@ def lay_out(x, how):
     return x[:1].expand(x.shape)
 
 
+@line("odd inputs")
 @pytest.mark.parametrize("how", ["transposed", "sliced", "expanded"])
 @each_row
 def test_strided_inputs_and_cotangents_are_ordinary(row, how):
@@ -107,6 +113,7 @@ def test_strided_inputs_and_cotangents_are_ordinary(row, how):
     check(row, x, got, ct)
 
 
+@line("odd inputs")
 @each_row
 def test_a_cotangent_with_stride_0_is_ordinary(row):
     x = leaves(row, F64)
@@ -114,6 +121,7 @@ def test_a_cotangent_with_stride_0_is_ordinary(row):
     check(row, x, got, torch.tensor(0.7, dtype=F64).expand(got.shape))
 
 
+@line("odd inputs")
 @pytest.mark.parametrize("batch", [(), (1,), (1, 1), (0,)], ids=str)
 @each_row
 def test_small_batches_are_ordinary(row, batch):
@@ -122,6 +130,7 @@ def test_small_batches_are_ordinary(row, batch):
     check(row, x, got, torch.ones_like(got))
 
 
+@line("nothing unasked")
 @each_row
 def test_a_tensor_that_needs_no_gradient_gets_none(row):
     x = leaves(row, F64)

@@ -6,13 +6,20 @@ programs, with twingrad's ops and with JAX's own in their place, and the tests c
 
 import json
 import os
+import pickle
 import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 pytest.importorskip("jax")
+
+from tests import side_jax  # noqa: E402
+from tests.closeness import assert_close  # noqa: E402
+from tests.properties import Setting  # noqa: E402
+from tests.suite import each_row, line  # noqa: E402
 
 PROGRAMS = ("shard_map value", "shard_map grad", "shard_map jvp", "jit grad", "vmap in shard_map")
 
@@ -42,7 +49,6 @@ def programs(f, mesh, check):
 def run_all(axes):
     import jax
     import jax.numpy as jnp
-    import numpy as np
     from jax.sharding import AxisType, NamedSharding
     from jax.sharding import PartitionSpec as P
 
@@ -84,7 +90,58 @@ def run_all(axes):
     print(json.dumps(found))
 
 
-def measured(axes):
+def run_rows(path, names=None):
+    """The gradients of every row of the op table, or of those named, in its arguments.
+
+    Every other argument is replicated, the others are sharded over the batch; the first has a
+    replicated shift besides.
+    """
+    import jax
+    from jax.sharding import NamedSharding
+    from jax.sharding import PartitionSpec as P
+
+    from tests.op_table import ROWS
+
+    jax.config.update("jax_enable_x64", True)
+    mesh, found = jax.make_mesh((2,), ("d",)), {}
+
+    def shifted(f):
+        return lambda w, ct, x: jax.numpy.sum(ct * f(x[0] + w, *x[1:]))
+
+    def mapped(f, specs, check):
+        total = jax.shard_map(
+            lambda w, ct, x: jax.lax.psum(shifted(f)(w, ct, x), "d"),
+            mesh=mesh,
+            in_specs=(P(), P("d"), specs),
+            out_specs=P(),
+            check_vma=check,
+        )
+        return jax.grad(total, (0, 2))
+
+    for row in ROWS if names is None else [row for row in ROWS if row.name in names]:
+        setting, f = row_setting(row), side_jax.function(row.op)
+        specs = tuple(P("d") if batch else P() for batch in setting.batch)
+        place = lambda x, spec: jax.device_put(x, NamedSharding(mesh, spec))  # noqa: E731
+        w, ct = place(np.zeros(row.cores[0]), P()), place(setting.ct, P("d"))
+        x = tuple(map(place, setting.x, specs))
+        gradients = {
+            "shard_map": mapped(f, specs, True),
+            "unchecked": mapped(f, specs, False),
+            "unchecked, JAX's own": mapped(side_jax.reference(row), specs, False),
+            "jit": jax.grad(shifted(f), (0, 2)),
+        }
+        found[row.name] = {
+            name: jax.tree.map(np.asarray, side_jax.once(g)(w, ct, x))
+            for name, g in gradients.items()
+        }
+    Path(path).write_bytes(pickle.dumps(found))
+
+
+def row_setting(row):
+    return Setting(side_jax, row, [(4,) if i % 2 == 0 else () for i in range(len(row.boxes))])
+
+
+def run_python(code):
     root = Path(__file__).resolve().parent.parent
     paths = [str(root), os.environ.get("PYTHONPATH", "")]
     env = os.environ | {
@@ -92,10 +149,14 @@ def measured(axes):
         "PYTHONPATH": os.pathsep.join(filter(None, paths)),
         "JAX_PLATFORMS": "cpu",
     }
-    code = f"from tests.test_sharding_jax import run_all; run_all({axes!r})"
+    code = f"from tests.test_sharding_jax import run_all, run_rows; {code}"
     done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout.splitlines()[-1])
+    return done.stdout
+
+
+def measured(axes):
+    return json.loads(run_python(f"run_all({axes!r})").splitlines()[-1])
 
 
 @pytest.mark.parametrize("axes", ["Auto", "Explicit"])
@@ -116,3 +177,36 @@ def test_results_on_two_devices_are_what_jax_operations_give(axes):
 def test_a_sharded_host_result_is_not_taken_for_a_replicated_one():
     """A callback's result varies over the axes that its arguments vary over."""
     assert "out_specs" in measured("Auto|claim")["claim"]
+
+
+@pytest.fixture(scope="module")
+def rows(tmp_path_factory):
+    path = tmp_path_factory.mktemp("sharding") / "found"
+    run_python(f"run_rows({str(path)!r})")
+    return pickle.loads(path.read_bytes())
+
+
+def check_row(row, found):
+    setting, (shift, data) = row_setting(row), found
+    want = setting.expected.pull(setting.raw_ct)
+    assert_close(shift, want[0].sum(0), "in the replicated shift")
+    for i, (g, w) in enumerate(zip(data, want, strict=True)):
+        assert_close(g, w, f"in argument {i}")
+
+
+@pytest.mark.xdist_group("jax sharding")
+@line("data parallel")
+@each_row
+def test_the_gradient_under_shard_map_is_that_of_the_whole_batch(row, rows):
+    """With check_vma off: what JAX's own operations give in the same program."""
+    check_row(row, rows[row.name]["shard_map"])
+    ours, theirs = (rows[row.name][name] for name in ("unchecked", "unchecked, JAX's own"))
+    for got, want in zip([ours[0], *ours[1]], [theirs[0], *theirs[1]], strict=True):
+        assert_close(got, want, "check_vma off", rtol=1e-9)
+
+
+@pytest.mark.xdist_group("jax sharding")
+@line("sharded batch")
+@each_row
+def test_the_gradient_under_jit_of_sharded_arrays_is_that_of_whole_ones(row, rows):
+    check_row(row, rows[row.name]["jit"])

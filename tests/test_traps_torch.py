@@ -100,6 +100,15 @@ def test_third_derivatives_in_every_nesting(order, rules):
     close(f(X), tensor(600.0))
 
 
+@pytest.mark.parametrize("rules", RULES)
+def test_the_pull_back_of_a_tangent_inside_vmap(rules):
+    """The pull-back runs when the level of its vjp has ended."""
+    f = bind(sample_ops.cube(100, rules))
+    one = torch.ones_like(X)
+    pull = lambda x: vjp(lambda x: jvp(f, (x,), (one,))[1], x)[1](one)[0]  # noqa: E731
+    close(vmap(pull)(torch.stack([X, 2 * X])), torch.stack([SECOND, 2 * SECOND]))
+
+
 @pytest.mark.parametrize("wrap", [hessian, lambda f: grad(grad(f)), lambda f: backward(grad(f))])
 def test_other_ways_to_the_second_derivative(wrap):
     close(wrap(bind(sample_ops.cube(100)))(X), SECOND)

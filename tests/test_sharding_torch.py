@@ -1,0 +1,109 @@
+"""torch ops in two processes: DistributedDataParallel, and DTensors sharded over the batch.
+
+Two gloo processes run every row once and write what they found; the tests compare it with
+the derivatives of the whole batch.  An op has no code of its own for this.
+"""
+
+import pickle
+import socket
+
+import numpy as np
+import pytest
+import torch
+import torch.distributed
+import torch.multiprocessing
+
+from tests import side_torch
+from tests.closeness import assert_close
+from tests.op_table import ROWS
+from tests.properties import Setting
+from tests.suite import each_row, line
+
+PROCESSES, BATCH = 2, 5  # 5 samples: the parts are unequal
+
+
+class Shifted(torch.nn.Module):
+    """An op of data plus a replicated parameter for each argument, 0 at first."""
+
+    def __init__(self, row):
+        super().__init__()
+        self.f = side_torch.function(row.op)
+        zeros = (torch.zeros(core, dtype=torch.float64) for core in row.cores)
+        self.shifts = torch.nn.ParameterList(map(torch.nn.Parameter, zeros))
+
+    def forward(self, *x):
+        return self.f(*[v + shift for v, shift in zip(x, self.shifts, strict=True)])
+
+
+def data_parallel(row, rank):
+    """The gradients of the parameters: DDP's mean over processes, times their number."""
+    setting, model = Setting(side_torch, row, (BATCH,)), Shifted(row)
+    mine = [x.chunk(PROCESSES)[rank] for x in (setting.ct, *setting.x)]
+    parallel = torch.nn.parallel.DistributedDataParallel(model)
+    torch.sum(mine[0] * parallel(*mine[1:])).backward()
+    return [PROCESSES * shift.grad.numpy() for shift in model.shifts]
+
+
+def sharded(row, mesh):
+    """Value and gradients for DTensors; every other argument is replicated."""
+    from torch.distributed.tensor import Replicate, Shard, distribute_tensor
+
+    batches = [(BATCH,) if i % 2 == 0 else () for i in range(len(row.boxes))]
+    setting, f = Setting(side_torch, row, batches), side_torch.function(row.op)
+
+    def spread(x, batch=(BATCH,)):
+        return distribute_tensor(x, mesh, [Shard(0) if batch else Replicate()])
+
+    leaves = [spread(x, b).requires_grad_() for x, b in zip(setting.x, batches, strict=True)]
+    out = f(*leaves)
+    assert out.placements == (Shard(0),)
+    out.backward(spread(setting.ct))
+    found = [x.grad.full_tensor().numpy() for x in leaves]
+    return out.full_tensor().detach().numpy(), found
+
+
+def work(rank, port, path):
+    torch.set_num_threads(1)
+    address = f"tcp://localhost:{port}"
+    torch.distributed.init_process_group("gloo", address, rank=rank, world_size=PROCESSES)
+    from torch.distributed.tensor import DeviceMesh
+
+    mesh = DeviceMesh("cpu", range(PROCESSES))
+    found = {row.name: (data_parallel(row, rank), sharded(row, mesh)) for row in ROWS}
+    if rank == 0:
+        with open(path, "wb") as file:
+            pickle.dump(found, file)
+    torch.distributed.destroy_process_group()
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory):
+    path = tmp_path_factory.mktemp("sharding") / "found"
+    with socket.socket() as free:
+        free.bind(("localhost", 0))
+        port = free.getsockname()[1]
+    torch.multiprocessing.spawn(work, (port, str(path)), PROCESSES)
+    with open(path, "rb") as file:
+        return pickle.load(file)
+
+
+@pytest.mark.xdist_group("torch sharding")
+@line("data parallel")
+@each_row
+def test_ddp_gives_the_gradient_of_the_whole_batch(row, results):
+    setting = Setting(side_torch, row, (BATCH,))
+    want = [g.sum(0) for g in setting.expected.pull(setting.raw_ct)]
+    for g, w in zip(results[row.name][0], want, strict=True):
+        assert_close(g, w, "gradient")
+
+
+@pytest.mark.xdist_group("torch sharding")
+@line("sharded batch")
+@each_row
+def test_dtensors_give_what_whole_tensors_give(row, results):
+    batches = [(BATCH,) if i % 2 == 0 else () for i in range(len(row.boxes))]
+    setting = Setting(side_torch, row, batches)
+    value, found = results[row.name][1]
+    assert_close(value, setting.expected.value(), "value")
+    for g, w in zip(found, setting.expected.pull(setting.raw_ct), strict=True):
+        assert_close(np.asarray(g), w, "gradient")
