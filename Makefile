@@ -40,7 +40,7 @@ FIND_312    := exe='import sys; print(sys.executable)'; \
                PYENV_VERSION=$$(pyenv versions --bare 2>/dev/null | grep '^3\.12' | tail -n 1) \
                python3.12 -c "$$exe" 2>/dev/null || true
 
-.PHONY: help install check test test-all test-jax-only experiments clean
+.PHONY: help install check test test-all conformance test-jax-only experiments clean
 .DEFAULT_GOAL := help
 
 help:  ## list these commands
@@ -61,6 +61,10 @@ test: $(INSTALLED)  ## the test suite, without the tests marked slow
 
 test-all: $(INSTALLED)  ## the whole test suite
 	$(PYTEST)
+
+conformance: $(INSTALLED)  ## the test suite, whose record becomes the table in the README
+	$(PYTEST) -m "not slow" --record
+	$(BIN)/python -m tests.conformance
 
 test-jax-only:  ## the JAX side on Python 3.12 with the newest JAX and no torch, where there is a python3.12
 	@python=$$($(FIND_312)); \

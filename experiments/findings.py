@@ -102,6 +102,18 @@ def _overhead() -> list[str]:
     ]
 
 
+def _vmap_cost() -> str:
+    data = read("vmap_cost")
+    found = [r["ratio"]["median"] for r in data["eager"] if r["op"] != "rosenbrock"]
+    host = [r["ratio"]["median"] for r in data["eager"] if r["op"] == "rosenbrock"]
+    same = all(r["vmap"] == r["native"] for r in data["compiled"])
+    return (
+        f"**vmap in eager torch** costs {spread(found, 3)} times the call on the whole batch for "
+        f"the array ops, aim 1.2, and {spread(host, 3)} times for the host op; compiled, it makes "
+        f"{'the same number of' if same else 'other'} kernels."
+    )
+
+
 def _compile_times() -> str:
     calls = read("batched_throughput")["first_call"]
 
@@ -157,5 +169,13 @@ def off(fit: Record, setting: Record, errors_of: Record) -> np.ndarray:
 
 def findings() -> str:
     rates = Rates()
-    lines = [*_throughput(rates), _cost(), *_overhead(), _compile_times(), _rosenbrock(), _fit()]
+    lines = [
+        *_throughput(rates),
+        _cost(),
+        *_overhead(),
+        _vmap_cost(),
+        _compile_times(),
+        _rosenbrock(),
+        _fit(),
+    ]
     return "## Findings\n\n" + "".join(f"- {line}\n" for line in lines)

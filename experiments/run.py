@@ -13,6 +13,7 @@ from experiments import (
     plots,
     report,
     truncated_mixture_fit,
+    vmap_cost,
 )
 
 PARTS = (
@@ -20,6 +21,7 @@ PARTS = (
     adjoint_rosenbrock,
     truncated_mixture_fit,
     batched_throughput,
+    vmap_cost,
     plots,
     report,
 )

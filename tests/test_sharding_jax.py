@@ -159,7 +159,7 @@ def measured(axes):
     return json.loads(run_python(f"run_all({axes!r})").splitlines()[-1])
 
 
-@pytest.mark.parametrize("axes", ["Auto", "Explicit"])
+@pytest.mark.parametrize("axes", [pytest.param("Auto", marks=pytest.mark.slow), "Explicit"])
 def test_results_on_two_devices_are_what_jax_operations_give(axes):
     """J2: a gradient of a replicated argument is summed once, not never and not twice."""
     results = measured(axes)

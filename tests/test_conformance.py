@@ -1,0 +1,50 @@
+"""The README's conformance table is made from a whole run's record, and says the whole truth.
+
+That the record is that of the suite as it stands is checked at the end of every whole run
+(see `conftest`).
+"""
+
+import pytest
+
+from tests import conformance
+from tests.conformance import LINES, SIDES, Record
+from tests.op_table import ROWS
+
+RECORD, LIMITS = Record.load(), conformance.limits_of(ROWS)
+
+
+def test_every_cell_is_there_for_every_op():
+    names = {row.name for row in ROWS}
+    found = {(line, side): set(RECORD.cells.get(line, {}).get(side, ())) for line, side in _grid()}
+    assert found == dict.fromkeys(_grid(), names)
+
+
+def _grid():
+    return [(line, side) for line in LINES for side in SIDES]
+
+
+def test_a_cell_is_yes_or_refused_with_an_error_of_ours_and_a_link():
+    for line, side in _grid():
+        for op, verdict in RECORD.cells[line][side].items():
+            limit = LIMITS.get((line, side, op))
+            assert verdict == ("no" if limit else "yes"), f"{line}, {side}, {op}: {verdict}"
+            assert limit is None or "](https://" in limit
+
+
+def test_the_readme_shows_the_table_of_the_record():
+    assert conformance.BEGIN + conformance.current_table() + conformance.END in (
+        conformance.README.read_text()
+    ), "run `make conformance`"
+
+
+@pytest.mark.parametrize("verdict", ["no", "not run", "fails"])
+def test_one_bad_test_of_a_cell_is_enough(verdict):
+    record = Record()
+    for found in ("yes", verdict, "yes"):
+        record.add("vmap", "torch", "op", found)
+    assert record.cells == {"vmap": {"torch": {"op": verdict}}}
+    other = Record({"vmap": {"torch": {"op": "yes"}}})
+    assert record.differences(other, SIDES) == [
+        f"vmap, torch, op: {verdict}, but recorded yes"
+    ]
+    assert record.differences(other, ["JAX"]) == []
