@@ -108,13 +108,13 @@ def _flat(x: Any, batch: tuple[int, ...], rank: int, size: int) -> np.ndarray:
 def _result(op: Op, y: Any, size: int, shape: tuple[int, ...], rank: int, dtype: str) -> np.ndarray:
     y = np.asarray(y)
     core = shape[rank:]
-    if y.shape == (1, *core):
+    if y.shape != (size, *core):
+        if y.shape != (1, *core):
+            raise RuleError(
+                f"{op.label}: its host function returned an array of shape {y.shape}; expected "
+                f"{(size, *core)}, the batch dimension in front"
+            )
         y = np.broadcast_to(y, (size, *core))
-    elif y.shape != (size, *core):
-        raise RuleError(
-            f"{op.label}: its host function returned an array of shape {y.shape}; expected "
-            f"{(size, *core)}, the batch dimension in front"
-        )
     if y.dtype.kind not in "fciub":
         raise RuleError(f"{op.label}: its host function returned dtype {y.dtype}")
     if dtype.startswith("float"):

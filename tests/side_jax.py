@@ -3,6 +3,7 @@
 `side_torch` offers the same names, so that each property is written once, in `properties`.
 """
 
+import contextlib
 import functools
 from types import SimpleNamespace
 
@@ -13,7 +14,9 @@ import numpy as np
 from twingrad.interop.jax import bind
 
 NAME = "jax"
-LIB = SimpleNamespace(log=jnp.log, exp=jnp.exp, erf=jax.scipy.special.erf, sum=jnp.sum)
+LIB = SimpleNamespace(
+    log=jnp.log, exp=jnp.exp, erf=jax.scipy.special.erf, sum=jnp.sum, ones_like=jnp.ones_like
+)
 
 grad, jacrev, jacfwd = jax.grad, jax.jacrev, jax.jacfwd
 vjp, jvp, linearize = jax.vjp, jax.jvp, jax.linearize
@@ -35,12 +38,21 @@ def reference(row):
     return functools.partial(row.textbook, LIB)
 
 
+def cast(x, dtype):
+    return x.astype(dtype)
+
+
 def dtype_of(x):
     return str(x.dtype)
 
 
 def vmap(f, in_dims=0, out_dims=0):
     return jax.vmap(f, in_axes=in_dims, out_axes=out_dims)
+
+
+def no_loop_over_samples():
+    """JAX has no such loop."""
+    return contextlib.nullcontext()
 
 
 def once(f):
@@ -125,7 +137,9 @@ def compiler(_backend=None):
 
 # What `tests.chains` needs besides.
 
-jit, checkpoint = jax.jit, jax.checkpoint
+LIB.sin = jnp.sin
+jit, checkpoint, total, plain = jax.jit, jax.checkpoint, jnp.sum, np.asarray
+vmap_whole = vmap
 
 
 def lay_out(x, layout):
@@ -139,11 +153,6 @@ def wave(x, number):
     return jnp.cos(0.7 * steps + number) + 0.1
 
 
-def total(y, number):
-    return jnp.sum(y * wave(y, number))
-
-
-def vmap_like(f, into, out, x):
-    """vmap whose out_axes is `out`, wrapped to the rank that the result turns out to have."""
-    rank = jax.eval_shape(jax.vmap(f, in_axes=into), x).ndim
-    return jax.vmap(f, in_axes=into, out_axes=out % rank - rank * (out < 0))(x)
+def nudge(x):
+    """A small number that depends on every entry of x."""
+    return 0.1 * jnp.sin(total(x))

@@ -3,6 +3,7 @@
 `side_jax` offers the same names, so that each property is written once, in `properties`.
 """
 
+import contextlib
 import functools
 from types import SimpleNamespace
 
@@ -12,7 +13,9 @@ import torch
 from twingrad.interop.torch import bind
 
 NAME = "torch"
-LIB = SimpleNamespace(log=torch.log, exp=torch.exp, erf=torch.erf, sum=torch.sum)
+LIB = SimpleNamespace(
+    log=torch.log, exp=torch.exp, erf=torch.erf, sum=torch.sum, ones_like=torch.ones_like
+)
 
 grad, jacrev, jacfwd = torch.func.grad, torch.func.jacrev, torch.func.jacfwd
 vjp, jvp, linearize = torch.func.vjp, torch.func.jvp, torch.func.linearize
@@ -34,12 +37,26 @@ def reference(row):
     return functools.partial(row.textbook, LIB)
 
 
+def cast(x, dtype):
+    return x.to(getattr(torch, dtype))
+
+
 def dtype_of(x):
     return str(x.dtype).removeprefix("torch.")
 
 
 def vmap(f, in_dims=0, out_dims=0):
     return torch.func.vmap(f, in_dims=in_dims, out_dims=out_dims)
+
+
+@contextlib.contextmanager
+def no_loop_over_samples():
+    """torch raises where vmap would fall back to a loop over the samples."""
+    torch._C._functorch._set_vmap_fallback_enabled(False)
+    try:
+        yield
+    finally:
+        torch._C._functorch._set_vmap_fallback_enabled(True)
 
 
 def once(f):
@@ -119,6 +136,8 @@ def compiler(backend):
 
 # What `tests.chains` needs besides.
 
+LIB.sin = torch.sin
+
 
 def lay_out(x, layout):
     """The same values, except for `expanded`, in another place in memory."""
@@ -137,14 +156,48 @@ def wave(x, number):
     return torch.cos(0.7 * steps + number) + 0.1
 
 
-def total(y, number):
-    return torch.sum(y * wave(y, number))
+def vmap_whole(f, into, out):
+    """vmap; where `out` is not 0 the result is made to depend on the mapped argument.
+
+    Else torch puts the axis of a result that does not in the wrong place, or crashes
+    (pytorch/pytorch#178425), as second derivatives of linear functions do.
+    """
+
+    def whole(x):
+        return f(x) + torch.zeros_like(x).sum()
+
+    def mapped(x):
+        if out == 0 or x.shape[into] == 0:
+            y = torch.func.vmap(f, in_dims=into)(x)
+            return y.movedim(0, out)
+        return torch.func.vmap(whole, in_dims=into, out_dims=out)(x)
+
+    return mapped
 
 
-def vmap_like(f, into, out, x):
-    """vmap whose out_dims is `out`, wrapped to the rank that the result turns out to have."""
-    rank = torch.func.vmap(f, in_dims=into)(x).dim()
-    return torch.func.vmap(f, in_dims=into, out_dims=out % rank - rank * (out < 0))(x)
+def plain(y):
+    return y.numpy(force=True)  # the zeros that autodiff makes have no memory of their own
+
+
+def nudge(x):
+    """A small number that depends on every entry of x."""
+    return 0.1 * torch.sin(total(x))
+
+
+total = torch.sum
+
+
+def backward(f):
+    """The gradient by a plain backward pass, which can be differentiated again."""
+
+    def gradient(x):
+        x = x if x.requires_grad else x.detach().requires_grad_()
+        y = f(x)
+        if not y.requires_grad:  # as the gradient of a linear function
+            return torch.zeros_like(x)
+        return torch.autograd.grad(y, x, create_graph=True, materialize_grads=True)[0]
+
+    return gradient
 
 
 def checkpoint(f):

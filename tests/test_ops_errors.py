@@ -186,6 +186,7 @@ def test_bad_shapes_are_explained_inside_transforms(framework, bad):
     ("framework", "other"), [("torch", "numpy"), ("torch", "jax"), ("jax", "torch")]
 )
 def test_the_array_of_another_library_is_named(framework, other):
+    """r49, r50, r51, r52, r54, r56: nothing goes over DLPack unseen, in a form that it breaks."""
     bind, _ = _bound(framework)
     _, foreign = _bound(other)
     wrong = foreign((2,))

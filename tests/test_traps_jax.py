@@ -129,7 +129,7 @@ def test_a_gradient_never_changes_dtype_because_a_rule_did():
 
 @pytest.mark.parametrize("transform", [lambda f: f, jax.jit, lambda f: jax.jit(jax.grad(f))])
 def test_host_functions_get_numpy_arrays(transform):
-    """J4"""
+    """J4; r41: jax-ml/jax#12194"""
     energy, recorder = sample_ops.host_energy()
     f = bind(energy)
     jax.block_until_ready(transform(lambda x: f(x, 2.0))(jnp.ones(3)))
