@@ -44,7 +44,5 @@ def test_one_bad_test_of_a_cell_is_enough(verdict):
         record.add("vmap", "torch", "op", found)
     assert record.cells == {"vmap": {"torch": {"op": verdict}}}
     other = Record({"vmap": {"torch": {"op": "yes"}}})
-    assert record.differences(other, SIDES) == [
-        f"vmap, torch, op: {verdict}, but recorded yes"
-    ]
+    assert record.differences(other, SIDES) == [f"vmap, torch, op: {verdict}, but recorded yes"]
     assert record.differences(other, ["JAX"]) == []
