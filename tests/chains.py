@@ -1,162 +1,207 @@
-"""Chains of transforms, drawn at random: the op's result against an autodiff reference.
+"""Chains of transforms: the op's result against the same chain over an autodiff reference.
 
 A chain is a list of links, from the inside out.  A link turns a function of one array into
-another one: a batch, a gradient, a Jacobian, a directional derivative, a compilation.  The
-same chain is applied to the op and to its textbook formula; failures shrink to short chains.
+another one: a batch, a gradient, a Jacobian, a directional derivative, a compilation.
+`chains_draw` draws them at random; the shapes of argument and result follow from the links.
 """
 
-import math
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
-from hypothesis import reject
-from hypothesis import strategies as st
+import pytest
 
-from tests.closeness import as_numpy, assert_close
-from tests.op_table import ROWS, Row
+from tests.closeness import assert_close
+from tests.op_table import Row
 from twingrad.interop import MissingRuleError
 
-# links that differentiate once
-ORDER = ("grad", "jacrev", "jacfwd", "jvp", "vjp", "linearize")
+FORWARD = ("jvp", "jacfwd", "linearize")
+REVERSE = ("grad", "vjp", "jacrev")
+ORDER = (*FORWARD, *REVERSE, "backward")  # links that differentiate once
+DIRECTED = ("jvp", "linearize", "grad", "vjp", "backward")  # they take a tangent or cotangent
+JACOBIAN = ("jacrev", "jacfwd")
+LAYOUTS = ("contiguous", "transposed", "expanded", "sliced")
 TOLERANCE = {"float64": 1e-9, "float32": 2e-3}
-# What a framework's own operations refuse is no case: torch's vmap over a size of 0 with a
-# Python scalar or an arange inside, JAX's vmap over a size of 0, jacrev of a size of 0.
-MOST_ENTRIES = 4000  # of a result: Jacobians of Jacobians grow fast
 
 
 @dataclass(frozen=True)
+class Link:
+    """One transform.
+
+    A direction (or cotangent) is a fixed wave in some layout; where it is `moving` that is
+    multiplied by the argument (the result), so that it is batched and differentiated, too.
+    """
+
+    kind: str
+    layout: str = "contiguous"
+    moving: bool = False
+    size: int = 0  # of a vmap, and its axes
+    into: int = 0
+    out: int = 0
+
+    def __str__(self):
+        if self.kind == "vmap":
+            return f"vmap(size {self.size}, in_dims={self.into}, out_dims={self.out})"
+        if self.kind in DIRECTED:
+            return f"{self.kind}({self.layout}{' moving' if self.moving else ''})"
+        return self.kind
+
+
+@dataclass(frozen=True, repr=False)
 class Case:
-    """One example: an op, the argument that moves, where it lies in memory, and the chain."""
+    """One example: an op, its inputs and where they lie in memory, and the chain.
+
+    The chain moves the input number `argument`, whose layout is the first one; where they go
+    `together`, a number that depends on it is added to every other input.
+    """
 
     row: Row
     argument: int
-    ranks: tuple[tuple[int, ...], ...]
+    output: int
+    batches: tuple[tuple[int, ...], ...]
     dtype: str
-    layout: str
-    links: tuple[Any, ...]
+    layouts: tuple[str, str]
+    together: bool
+    links: tuple[Link, ...] = ()
 
-
-def cases(links=(), depth=4, rows=None):
-    """Hypothesis strategy; `links` are the further ones of a framework, such as checkpoint."""
-    sizes = st.sampled_from((0, 1, 2, 5))
-    batches = st.lists(sizes, max_size=3).map(tuple)
-    vmaps = st.tuples(st.just("vmap"), sizes, st.integers(-3, 3), st.integers(-3, 3))
-    link = st.one_of(vmaps, st.sampled_from((*ORDER, *links)))
-
-    @st.composite
-    def draw(draw):
-        row = draw(st.sampled_from(ROWS if rows is None else rows))
-        batch = draw(batches)
-        argument = draw(st.integers(0, len(row.boxes) - 1))
-        kept = [draw(st.integers(0, len(batch))) for _ in row.boxes]
-        ones = [draw(st.booleans()) for _ in row.boxes]
-        ranks = tuple(
-            tuple(1 if one else n for n in batch[k:]) for k, one in zip(kept, ones, strict=True)
+    def __str__(self):
+        op = self.row.op
+        shapes = [f"{n} {shape}" for n, shape in zip(op.names, self.input_shapes, strict=True)]
+        shapes[self.argument] += f" moves, {self.layouts[0]}"
+        rules = "" if op.vjp and op.jvp else " with a vjp" if op.vjp else " with a jvp"
+        rest = f"others {self.layouts[1]}{' and move along' if self.together else ''}; "
+        return (
+            f"<{op.name}{rules}, {self.dtype}: {', '.join(shapes)}; "
+            f"{rest if len(shapes) > 1 else ''}"
+            f"{f'output {self.output}; ' if op.visible > 1 else ''}"
+            f"from the inside: {' | '.join(map(str, self.links)) or 'the value'}>"
         )
-        dtype = draw(st.sampled_from(("float64", "float32")))
-        layout = draw(st.sampled_from(("contiguous", "transposed", "expanded", "sliced")))
-        chain = tuple(draw(st.lists(link, min_size=1, max_size=depth)))
-        return Case(row, argument, ranks, dtype, layout, chain)
 
-    return draw()
+    __repr__ = __str__
+
+    def _repr_pretty_(self, printer, cycle):  # what hypothesis prints
+        printer.text(str(self))
+
+    @cached_property
+    def inputs(self):
+        return self.row.inputs(list(self.batches), seed=1, dtype=self.dtype)
+
+    @cached_property
+    def input_shapes(self):
+        return tuple((*b, *core) for b, core in zip(self.batches, self.row.cores, strict=True))
+
+    @cached_property
+    def plan(self):
+        return self.row.op.signature.plan(self.input_shapes)
+
+    @cached_property
+    def shapes(self):
+        """The shapes of the argument and of the result of the whole chain."""
+        if not self.links:
+            return self.input_shapes[self.argument], self.plan.outputs[self.output]
+        return replace(self, links=self.links[:-1]).shapes_after(self.links[-1])
+
+    def shapes_after(self, link):
+        """Those of the chain with one more link."""
+        x, y = self.shapes
+        if link.kind == "vmap":
+            return insert(x, link.into, link.size), insert(y, link.out, link.size)
+        if link.kind in JACOBIAN:
+            return x, y + x
+        return x, x if link.kind in ("grad", "vjp", "backward") else y
+
+    @property
+    def kinds(self):
+        return tuple(link.kind for link in self.links)
+
+    @property
+    def order(self):
+        """How often the chain differentiates."""
+        return sum(kind in ORDER for kind in self.kinds)
+
+    @property
+    def known(self):
+        """Whether the op's rules give this derivative; if not it must raise."""
+        backwards = all(kind not in FORWARD for kind in self.kinds)
+        return self.order <= self.row.order and (
+            backwards or not getattr(self.row, "reverse_only", False)
+        )
 
 
-def order(case):
-    """How often the chain differentiates."""
-    return sum(link in ORDER for link in case.links)
-
-
-def check_or_explain(side, case):
-    """The chain is right; or it differentiates a host op too often, and that raises."""
-    if max(map(math.prod, _result_sizes(case))) > MOST_ENTRIES or order(case) > 3:
-        reject()
-    if side.NAME == "torch" and "linearize" in case.links[:-1]:
-        reject()  # inside another transform torch's linearize gives garbage, for its own ops too
-    if order(case) <= case.row.order:
-        check(side, case)
-        return
-    try:
-        check(side, case)
-    except MissingRuleError:
-        pass
-
-
-def _result_sizes(case):
-    """The shapes of argument and result after each link, roughly: Jacobians multiply them."""
-    inputs = case.row.inputs(list(case.ranks))
-    shape, entries = inputs[case.argument].shape, math.prod(_result_shape(case, inputs))
-    for link in case.links:
-        if isinstance(link, tuple):
-            shape, entries = (*shape, link[1]), entries * link[1]
-        elif link in ("jacrev", "jacfwd"):
-            entries *= math.prod(shape)
-        elif link in ("grad", "vjp"):
-            entries = math.prod(shape)
-        yield (entries,)
-
-
-def _result_shape(case, inputs):
-    return case.row.op.signature.plan(tuple(x.shape for x in inputs)).outputs[0]
+def insert(shape, axis, size):
+    """The shape with one more axis, as vmap's in_dims and out_dims count them."""
+    axis %= len(shape) + 1
+    return (*shape[:axis], size, *shape[axis:])
 
 
 def check(side, case):
-    """Apply the chain to the op and to the reference, in float64, and compare."""
-    inputs = case.row.inputs(list(case.ranks), seed=1, dtype=case.dtype)
-    shape, links = _outer_shape(case, inputs[case.argument].shape)
+    """The chain is right; or it differentiates a host op beyond its rules, and that raises."""
     rng = np.random.default_rng(2)
-    moving = np.asarray(rng.uniform(*case.row.boxes[case.argument], shape), case.dtype)
-    try:
-        want = _result(side, side.reference(case.row), case, links, inputs, moving, "float64")
-    except (IndexError, RuntimeError, ValueError, TypeError):
-        reject()  # the framework cannot do this with its own operations
-    got = _result(side, side.function(case.row.op), case, links, inputs, moving, case.dtype)
-    assert side.dtype_of(got) == case.dtype
-    assert_close(got, as_numpy(want), str(case), rtol=TOLERANCE[case.dtype], floor=1.0)
+    moving = rng.uniform(*case.row.boxes[case.argument], case.shapes[0])
+    arrays = [np.asarray(x, case.dtype) for x in (moving, *case.inputs)]
+    if not case.known:
+        with pytest.raises(MissingRuleError):
+            evaluate(side, [(side.function(case.row.op), case.dtype)], case, arrays)
+        return
+    functions = [(side.function(case.row.op), case.dtype), (side.reference(case.row), "float64")]
+    got, want = evaluate(side, functions, case, arrays)
+    assert str(got.dtype) == case.dtype, f"{case}: dtype {got.dtype}"
+    assert got.shape == case.shapes[1], f"{case}: shape {got.shape}, expected {case.shapes[1]}"
+    assert_close(got, want, str(case), rtol=TOLERANCE[case.dtype], floor=1.0)
 
 
-def _outer_shape(case, shape):
-    """The shape of the outermost argument, and the links with their axes made valid."""
-    links = []
-    for link in case.links:
-        if isinstance(link, tuple):
-            _, size, into, out = link
-            axis = into % (len(shape) + 1)
-            shape = (*shape[:axis], size, *shape[axis:])
-            link = ("vmap", size, axis if into >= 0 else axis - len(shape), out)
-        links.append(link)
-    return shape, links
+def evaluate(side, functions, case, arrays):
+    """The chain over each function, in the dtype that stands with it."""
+
+    def run(*given):
+        step, found = len(arrays), []
+        for i, (function, _) in enumerate(functions):
+            moving, *fixed = given[i * step : (i + 1) * step]
+            fixed = [side.lay_out(x, case.layouts[1]) for x in fixed]
+            chain = _base(side, case, function, fixed)
+            for number, link in enumerate(case.links):
+                if i == 0 or link.kind != "compiled":  # the reference is right without
+                    chain = _apply(side, link, chain, number)
+            found.append(chain(side.lay_out(moving, case.layouts[0])))
+        return found
+
+    given = [side.array(x.astype(dtype)) for _, dtype in functions for x in arrays]
+    return [side.plain(y) for y in side.once(run)(*given)]
 
 
-def _result(side, function, case, links, inputs, moving, dtype):
-    fixed = [side.array(x.astype(dtype)) for x in inputs]
-
-    def chain(x):
-        args = list(fixed)
+def _base(side, case, function, fixed):
+    def base(x):
+        args = [y + side.nudge(x) for y in fixed] if case.together else list(fixed)
         args[case.argument] = x
-        return function(*args)
+        y = function(*args)
+        return y[case.output] if isinstance(y, tuple) else y
 
-    for number, link in enumerate(links):
-        chain = _apply(side, link, chain, number)
-    return chain(side.lay_out(side.array(moving.astype(dtype)), case.layout))
+    return base
 
 
 def _apply(side, link, f, number):
-    """One link.  Directions and cotangents are fixed waves, so that nothing cancels."""
-    if isinstance(link, tuple):
-        _, _, into, out = link
-        return lambda x: side.vmap_like(f, into, out, x)
-    if link == "grad":
-        return side.grad(lambda x: side.total(f(x), number))
-    if link == "jvp":
-        return lambda x: side.jvp(f, (x,), (side.wave(x, number),))[1]
-    if link == "linearize":
-        return lambda x: side.linearize(f, x)[1](side.wave(x, number))
-    if link == "vjp":
-        return lambda x: _pull(side, f, x, number)
-    return getattr(side, link)(f)
+    def direction(x):
+        wave = side.wave(x, number)
+        return side.lay_out(wave * x if link.moving else wave, link.layout)
+
+    def total(x):
+        y = f(x)
+        # a plain sum has a cotangent of ones, which torch expands from a single number
+        return side.total(y if link.layout == "expanded" else y * direction(y))
+
+    if link.kind == "vmap":
+        return side.vmap_whole(f, link.into, link.out)
+    if link.kind in ("grad", "backward"):
+        return getattr(side, link.kind)(total)
+    if link.kind == "jvp":
+        return lambda x: side.jvp(f, (x,), (direction(x),))[1]
+    if link.kind == "linearize":
+        return lambda x: side.linearize(f, x)[1](direction(x))
+    if link.kind == "vjp":
+        return lambda x: _pull(side.vjp(f, x), direction)
+    return getattr(side, link.kind)(f)
 
 
-def _pull(side, f, x, number):
-    out, pull = side.vjp(f, x)
-    return pull(side.wave(out, number))[0]
+def _pull(found, direction):
+    y, pull = found
+    return pull(direction(y))[0]

@@ -161,7 +161,7 @@ def measured(axes):
 
 @pytest.mark.parametrize("axes", [pytest.param("Auto", marks=pytest.mark.slow), "Explicit"])
 def test_results_on_two_devices_are_what_jax_operations_give(axes):
-    """J2; r75 (jax-ml/jax#3970): a gradient of a replicated argument is summed once, not never and not twice."""
+    """J2; r75 (jax-ml/jax#3970): a replicated argument's gradient is summed once, not twice."""
     results = measured(axes)
     assert len(results) == 2 * 2 * 2 * len(PROGRAMS)
     theirs = {key: value for key, value in results.items() if key.endswith("|jax")}
@@ -175,7 +175,7 @@ def test_results_on_two_devices_are_what_jax_operations_give(axes):
 
 
 def test_a_sharded_host_result_is_not_taken_for_a_replicated_one():
-    """r44 (jax-ml/jax#30619): a callback's result varies over the axes that its arguments vary over."""
+    """r44 (jax-ml/jax#30619): a callback's result varies over the axes of its arguments."""
     assert "out_specs" in measured("Auto|claim")["claim"]
 
 
