@@ -5,6 +5,7 @@
 ``.numpy.bind`` make the functions to call.  This module imports no framework.
 """
 
+from twingrad.interop.cache import Cache
 from twingrad.interop.errors import (
     ArgumentError,
     ExportError,
@@ -14,12 +15,16 @@ from twingrad.interop.errors import (
     SignatureError,
     TwingradError,
 )
+from twingrad.interop.external import from_jacobian, from_numpy
 from twingrad.interop.op import Op, define
+from twingrad.interop.samples import Host
 from twingrad.interop.signature import Signature
 
 __all__ = [
     "ArgumentError",
+    "Cache",
     "ExportError",
+    "Host",
     "MissingRuleError",
     "Op",
     "RuleError",
@@ -28,4 +33,6 @@ __all__ = [
     "SignatureError",
     "TwingradError",
     "define",
+    "from_jacobian",
+    "from_numpy",
 ]

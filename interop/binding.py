@@ -36,7 +36,7 @@ def describe(function: Callable[..., Any], op: Op, framework: str, **attributes:
         for n, default in op.statics.items()
     ]
     array = _ARRAY_TYPES[framework]
-    doc = inspect.getdoc(op.forward) or ""
+    doc = op.__doc__ or ""
     function.__doc__ = (
         f"{doc}\n\nSignature: ``{op.label.partition(' ')[2]}``; arrays are `{array}`.".lstrip()
     )

@@ -149,7 +149,7 @@ def _custom_vjp(kernel: Kernel) -> Any:
         )
 
     function.defvjp(fwd, bwd, symbolic_zeros=True)
-    functools.update_wrapper(function, kernel.op.forward)
+    functools.update_wrapper(function, kernel.op.written["function"])
     return function
 
 

@@ -29,7 +29,13 @@ def call_host(kernel: Kernel, inputs: Arrays, plan: Plan) -> Arrays:
     promised = tuple(jax.ShapeDtypeStruct(shape, dtype) for shape in plan.outputs)
 
     def call(*arrays: Any) -> Arrays:
-        return call_numpy(kernel, arrays, kernel.plan(arrays))
+        try:
+            return call_numpy(kernel, arrays, kernel.plan(arrays))
+        except Exception as error:  # JAX hands on the text of an exception, without its notes
+            notes = getattr(error, "__notes__", None)
+            if notes is None:
+                raise
+            raise RuntimeError("; ".join((f"{type(error).__name__}: {error}", *notes))) from error
 
     first = _on_host_p.bind(inputs[0], label=kernel.op.label)
     found = jax.pure_callback(call, promised, first, *inputs[1:], vmap_method="expand_dims")

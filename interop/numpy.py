@@ -17,9 +17,9 @@ import numpy as np
 from twingrad.interop.binding import describe, split_call
 from twingrad.interop.errors import ArgumentError, MissingRuleError, RuleError
 from twingrad.interop.framework import DTYPES, Arrays, cast_like, inexact, kind
-from twingrad.interop.op import Op, as_tuple
+from twingrad.interop.op import Op
 from twingrad.interop.rules import Kernel
-from twingrad.interop.signature import Plan, Shape
+from twingrad.interop.signature import Plan, Shape, as_tuple
 
 
 class _NumPy:
@@ -60,11 +60,16 @@ def call_host(kernel: Kernel, inputs: Arrays, plan: Plan) -> tuple[np.ndarray, .
     It gets read-only, contiguous arrays with one batch dimension in front: the flattened
     batch, or 1 for an argument that is the same for every sample.
 
+    It is not called for an empty batch.
+
     Raises:
-        RuleError: it returned another number of arrays, or another shape, than promised.
+        RuleError: it returned another number of arrays, or another shape, than promised; or,
+            where the op asks for that, a number that is not finite.
     """
-    op = kernel.op
+    op, dtype = kernel.op, host_dtype(inputs)
     rank, size = len(plan.batch), math.prod(plan.batch)
+    if not size:
+        return tuple(np.empty(shape, dtype) for shape in plan.outputs)
     arrays = tuple([_flat(x, plan.batch, rank, size) for x in inputs])
     try:
         found = as_tuple(op.forward(np, *arrays, **kernel.keywords))
@@ -76,7 +81,6 @@ def call_host(kernel: Kernel, inputs: Arrays, plan: Plan) -> tuple[np.ndarray, .
             f"{op.label}: its host function returned {len(found)} values; "
             f"expected {len(plan.outputs)}"
         )
-    dtype = host_dtype(inputs)
     return tuple(
         _result(op, y, size, shape, rank, dtype)
         for y, shape in zip(found, plan.outputs, strict=True)
@@ -119,6 +123,12 @@ def _result(op: Op, y: Any, size: int, shape: tuple[int, ...], rank: int, dtype:
         raise RuleError(f"{op.label}: its host function returned dtype {y.dtype}")
     if dtype.startswith("float"):
         y = y.real
+    if op.host and op.host.finite and not (good := np.isfinite(y)).all():
+        sample = np.argwhere(~good)[0, 0]
+        raise RuleError(
+            f"{op.label}: its host function returned a result that is not finite for sample "
+            f"{sample} of {size}"
+        )
     return np.array(y.reshape(shape), dtype=dtype, order="C")
 
 

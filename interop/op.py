@@ -12,7 +12,9 @@ import inspect
 from collections.abc import Callable
 from typing import Any, overload
 
-from twingrad.interop.errors import ArgumentError, SignatureError
+from twingrad.interop.derived import by_rows, delegate, hosted
+from twingrad.interop.errors import ArgumentError, MissingRuleError, SignatureError
+from twingrad.interop.samples import Host, on_batches
 from twingrad.interop.signature import Signature
 from twingrad.interop.static import Static
 
@@ -30,10 +32,12 @@ class Op:
         forward: ``forward(xp, *inputs, **static)``.
         vjp: ``vjp(xp, ct, out, *inputs, **static)``, or None.
         jvp: ``jvp(xp, tangents, out, *inputs, **static)``, or None.
-        host: forward is NumPy code that no framework can trace.
+        host: how forward is called, where it is NumPy code that no framework can trace;
+            otherwise None.
         hidden: how many of the last outputs only the rules see.
         names: the argument names, in order.
         statics: the keyword-only parameters and their defaults.
+        written: the function and the rules as the user wrote them.
     """
 
     def __init__(
@@ -44,21 +48,23 @@ class Op:
         name: str,
         names: tuple[str, ...],
         statics: dict[str, Any],
-        host: bool = False,
+        host: Host | None = None,
         hidden: int = 0,
     ) -> None:
-        self.forward, self.signature = forward, signature
+        self.signature = signature
         self.name, self.names, self.statics = name, names, statics
         self.host, self.hidden = host, hidden
         self.vjp: Any = None  # a Rule, once def_vjp has been called
         self.jvp: Any = None
         self.vjp_on_host = self.jvp_on_host = False
         self.bound: dict[str, Any] = {}
+        self.written = {"function": forward}
+        self.forward = on_batches(self, "function")
         self.visible = len(signature.outputs) - hidden
         shown = Signature(signature.inputs, signature.outputs[: self.visible])
         self.label = f"{name} {shown}"
         self.__name__ = self.__qualname__ = name
-        self.__doc__ = forward.__doc__
+        self.__doc__ = inspect.getdoc(forward)
         self.__module__ = forward.__module__
 
     def __repr__(self) -> str:
@@ -106,15 +112,27 @@ class Op:
         if rule is None:
             return lambda rule: self._set(kind, rule, host)
         if isinstance(rule, Op):
-            _check_fits(self, kind, rule)
-            setattr(self, kind, _delegate(kind, rule))
+            setattr(self, kind, delegate(self, kind, rule))
             return rule
         _check_arity(self, rule, 3, f"its {kind}")
-        on_host = self.host if host is None else host
-        setattr(self, kind, _hosted(self, kind, rule) if on_host else rule)
+        on_host = bool(self.host) if host is None else host
+        self.written[kind] = rule
+        setattr(self, kind, hosted(self, kind, on_batches(self, kind)) if on_host else rule)
         setattr(self, f"{kind}_on_host", on_host)
         self.bound.clear()
         return rule
+
+    def def_jvp_by_rows(self) -> None:
+        """Make forward mode from the vjp of a host op: the Jacobian by rows, times the tangents.
+
+        One call of the vjp, with as many cotangents per sample as the outputs have numbers.
+
+        Raises:
+            MissingRuleError: there is no vjp.
+        """
+        if self.vjp is None:
+            raise MissingRuleError(f"{self.label}: define its vjp before its jvp by rows")
+        self.def_jvp(by_rows(self), host=False)
 
     def static(self, given: dict[str, Any]) -> Static:
         """The static parameters with their defaults, as a key; see `Static.of`."""
@@ -144,14 +162,17 @@ class Op:
 @overload
 def define(signature: Rule) -> Op: ...
 @overload
-def define(signature: str, *, host: bool = ..., hidden: int = ...) -> Callable[[Rule], Op]: ...
-def define(signature: Any, *, host: bool = False, hidden: int = 0) -> Any:
+def define(
+    signature: str, *, host: bool | Host = ..., hidden: int = ...
+) -> Callable[[Rule], Op]: ...
+def define(signature: Any, *, host: bool | Host = False, hidden: int = 0) -> Any:
     """Turn ``forward(xp, *inputs, *, static...)`` into an `Op`.
 
     Args:
         signature: gufunc notation, such as ``"(n),()->()"``; see `Signature`.
         host: forward is NumPy code, called once per batch with read-only contiguous
-            arrays that have exactly one batch dimension in front.
+            arrays that have exactly one batch dimension in front.  A `Host` instead of True
+            says more: one sample at a time, through an executor, with a check of the results.
         hidden: the last outputs that rules see but the bound function does not return.
 
     Raises:
@@ -177,18 +198,13 @@ def define(signature: Any, *, host: bool = False, hidden: int = 0) -> Any:
             name=forward.__name__,
             names=names,
             statics=statics,
-            host=host,
+            host=Host() if host is True else host or None,
             hidden=hidden,
         )
         _check_arity(op, forward, 1, "its function")
         return op
 
     return make
-
-
-def as_tuple(value: Any) -> tuple[Any, ...]:
-    """A rule's result as a tuple."""
-    return tuple(value) if isinstance(value, tuple | list) else (value,)
 
 
 def _binder(xp: Any) -> Any:
@@ -212,62 +228,3 @@ def _check_arity(op: Op, function: Rule, before: int, what: str) -> None:
             f"{op.label}: {what} takes {count} positional parameters; expected {first} "
             f"and {len(op.signature.inputs)} inputs"
         )
-
-
-def _check_fits(op: Op, kind: str, other: Op) -> None:
-    """`other` must take the seeds and the inputs of `op`, and return what the rule returns."""
-    inputs, outputs = op.signature.inputs, op.signature.outputs
-    seeds, results = (outputs, inputs) if kind == "vjp" else (inputs, outputs)
-    found = other.signature
-    expected = Signature((*seeds, *inputs), results)
-    ranks = [tuple(map(len, side)) for side in (found.inputs, found.outputs)]
-    if ranks != [tuple(map(len, side)) for side in (expected.inputs, expected.outputs)]:
-        raise SignatureError(
-            f"{op.label}: {other.label} cannot be its {kind}; expected an op {expected}"
-        )
-
-
-def _delegate(kind: str, other: Op) -> Rule:
-    """A rule that is another op, called with the cotangents (or tangents) and the inputs."""
-
-    def rule(xp: Any, seeds: Any, out: Any, *inputs: Any, **static: Any) -> Any:
-        like = as_tuple(out) if kind == "vjp" else inputs
-        return other(xp, *_filled(xp, seeds, like), *inputs, **static)
-
-    return rule
-
-
-def _filled(xp: Any, seeds: Any, like: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Cotangents or tangents with zeros in place of None, for code that takes only arrays."""
-    pairs = zip(as_tuple(seeds), like, strict=True)
-    return tuple(xp.zeros_like(x) if seed is None else seed for seed, x in pairs)
-
-
-def _hosted(op: Op, kind: str, rule: Rule) -> Rule:
-    """Make a NumPy rule callable from every framework: it becomes a host op of its own."""
-    signature = op.signature
-    outputs, inputs = signature.outputs, signature.inputs
-    seeds, results = (outputs, inputs) if kind == "vjp" else (inputs, outputs)
-    n_seeds, n_out = len(seeds), len(outputs)
-
-    def forward(xp: Any, *arrays: Any, **static: Any) -> Any:
-        seeded = arrays[:n_seeds] if kind == "jvp" or n_seeds > 1 else arrays[0]
-        out = arrays[n_seeds : n_seeds + n_out] if n_out > 1 else arrays[n_seeds]
-        given = arrays[n_seeds + n_out :]
-        found = as_tuple(rule(xp, seeded, out, *given, **static))
-        if kind == "jvp" or len(found) != len(given):
-            return found
-        return _filled(xp, found, given)
-
-    signature = Signature((*seeds, *outputs, *inputs), results)
-    names = tuple(f"argument_{i}" for i in range(len(signature.inputs)))
-    derived = Op(
-        forward, signature, name=f"{op.name}.{kind}", names=names, statics=op.statics, host=True
-    )
-
-    def traced(xp: Any, seeds: Any, out: Any, *given: Any, **static: Any) -> Any:
-        outs = as_tuple(out)
-        filled = _filled(xp, seeds, outs if kind == "vjp" else given)
-        return derived(xp, *filled, *outs, *given, **static)
-
-    return traced

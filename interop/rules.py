@@ -22,8 +22,8 @@ from twingrad.interop.framework import (
     inexact,
     precision,
 )
-from twingrad.interop.op import Op, as_tuple
-from twingrad.interop.signature import Plan, Shape, Signature
+from twingrad.interop.op import Op
+from twingrad.interop.signature import Plan, Shape, Signature, as_tuple
 from twingrad.interop.static import Static
 
 
@@ -249,14 +249,20 @@ class Kernel:
     def _missing(self, kind: str, mode: str) -> str:
         origin, _, rule = self.op.name.partition(".")
         if rule:
+            way = {
+                "jac": f"Give from_jacobian a hess for {origin}",
+                "hess": f"Write the rules of {origin} with define",
+            }
+            otherwise = f"Give {origin} a {rule} with host=False that calls another op with rules"
             return (
                 f"{self.op.label}: the {rule} of {origin} runs on the host and has no rules of "
-                f"its own, so a higher derivative of {origin} in {mode} is not known. Give "
-                f"{origin} a {rule} with host=False that calls another op which has rules"
+                f"its own, so a higher derivative of {origin} in {mode} is not known. "
+                f"{way.get(rule, otherwise)}"
             )
+        by_rows = f", or {origin}.def_jvp_by_rows()" if kind == "jvp" and self.op.vjp else ""
         return (
             f"{self.op.label}: {mode} needs a {kind} rule and it has none that it follows "
-            f"from; add one with @{origin}.def_{kind}"
+            f"from; add one with @{origin}.def_{kind}{by_rows}"
         )
 
 

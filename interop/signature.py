@@ -117,6 +117,11 @@ class Signature:
         return f"the batch shapes do not broadcast: {listed}"
 
 
+def as_tuple(value: Any) -> tuple[Any, ...]:
+    """What a function or rule returned, as a tuple: several outputs, or the only one."""
+    return tuple(value) if isinstance(value, tuple | list) else (value,)
+
+
 def _cores(side: str) -> tuple[Core, ...]:
     dims = (re.findall(r"\w+", core) for core in re.findall(r"\(([^)]*)\)", side))
     return tuple(tuple(int(d) if d.isdigit() else d for d in core) for core in dims)

@@ -32,7 +32,9 @@ class Fault:
 
 def copy(op: Op, forward=None, vjp=None, jvp=None) -> Op:
     """The same op with another function or other rules; None keeps what is there."""
-    made = define(str(op.signature), host=op.host, hidden=op.hidden)(forward or op.forward)
+    made = define(str(op.signature), host=op.host, hidden=op.hidden)(
+        forward or op.written["function"]
+    )
     for kind, rule in (("vjp", vjp or op.vjp), ("jvp", jvp or op.jvp)):
         if rule is not None:
             getattr(made, f"def_{kind}")(rule, host=False)

@@ -26,7 +26,7 @@ class Counted:
         op = row.op
         self.op = copy(
             op,
-            self._noting("function", op.forward, 0),
+            self._noting("function", op.written["function"], 0),
             self._noting("vjp", op.vjp, 2),
             self._noting("jvp", op.jvp, 2),
         )

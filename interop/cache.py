@@ -1,0 +1,87 @@
+"""A cache for what a host function computes once and its rules want again: a factorisation.
+
+Nothing is handed from the forward function to the rules, so that there is nothing to leak and
+nothing to go stale when a framework runs a rule later, elsewhere, twice or never.  The rule
+asks for the factorisation of the same numbers again, and finds it here by their content::
+
+    FACTORS = Cache(64)
+
+    def solve(matrix, b):
+        return FACTORS.get(scipy.linalg.lu_factor, matrix) ...
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
+from concurrent.futures import Future
+from threading import Lock
+from typing import Any
+
+import numpy as np
+
+from twingrad.interop.errors import ArgumentError
+
+
+class Cache:
+    """The latest results of functions, by the content of their arguments.
+
+    Threads share it.  Two that want the same result at once compute it once, and the second
+    waits.  A function that raises leaves nothing behind.
+
+    Attributes:
+        size: how many results are kept; beyond that the least recently used goes.
+    """
+
+    def __init__(self, size: int) -> None:
+        if size < 0:
+            raise ArgumentError(f"Cache: the size is {size}; expected 0 or more")
+        self.size = size
+        self._kept: OrderedDict[Any, Future[Any]] = OrderedDict()
+        self._lock = Lock()
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def get(self, function: Callable[..., Any], *args: Any) -> Any:
+        """``function(*args)``, computed or kept; nobody may change what is returned.
+
+        Args:
+            function: its result must follow from the arguments alone.
+            args: NumPy arrays, known by dtype, shape and bytes, or hashable values.
+        """
+        key = (function, *map(content, args))
+        with self._lock:
+            found = self._kept.get(key)
+            mine = found is None
+            if found is None:
+                found = self._kept[key] = Future()
+            self._kept.move_to_end(key)
+            while len(self._kept) > self.size:
+                self._kept.popitem(last=False)
+        if mine:
+            try:
+                found.set_result(function(*args))
+            except BaseException as error:
+                self._forget(key, found)
+                found.set_exception(error)
+        return found.result()
+
+    def clear(self) -> None:
+        """Drop every result."""
+        with self._lock:
+            self._kept.clear()
+
+    def _forget(self, key: Any, found: Future[Any]) -> None:
+        with self._lock:
+            if self._kept.get(key) is found:
+                del self._kept[key]
+
+
+def content(value: Any) -> Hashable:
+    """A key that is equal for arrays of the same dtype, shape and bytes, and only for those."""
+    if isinstance(value, np.ndarray):
+        digest = hashlib.blake2b(np.ascontiguousarray(value).data, digest_size=20).digest()
+        return value.dtype.str, value.shape, digest
+    return type(value), value

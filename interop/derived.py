@@ -1,0 +1,129 @@
+"""Rules that are made rather than written: from another op, from host code, row by row.
+
+Every function here returns a rule in the form that `Op.def_vjp` or `Op.def_jvp` would take.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from twingrad.interop.errors import SignatureError
+from twingrad.interop.samples import Host
+from twingrad.interop.signature import Signature, as_tuple
+
+if TYPE_CHECKING:
+    from twingrad.interop.op import Op
+
+Rule = Callable[..., Any]
+
+
+def delegate(op: Op, kind: str, other: Op) -> Rule:
+    """A rule that is another op, called with the cotangents (or tangents) and the inputs.
+
+    Raises:
+        SignatureError: the other op does not take these, or returns something else.
+    """
+    inputs, outputs = op.signature.inputs, op.signature.outputs
+    seeds, results = (outputs, inputs) if kind == "vjp" else (inputs, outputs)
+    found = other.signature
+    expected = Signature((*seeds, *inputs), results)
+    ranks = [tuple(map(len, side)) for side in (found.inputs, found.outputs)]
+    if ranks != [tuple(map(len, side)) for side in (expected.inputs, expected.outputs)]:
+        raise SignatureError(
+            f"{op.label}: {other.label} cannot be its {kind}; expected an op {expected}"
+        )
+
+    def rule(xp: Any, seeds: Any, out: Any, *inputs: Any, **static: Any) -> Any:
+        like = as_tuple(out) if kind == "vjp" else inputs
+        return other(xp, *filled(xp, seeds, like), *inputs, **static)
+
+    return rule
+
+
+def hosted(op: Op, kind: str, rule: Rule) -> Rule:
+    """Make a NumPy rule callable from every framework: it becomes a host op of its own."""
+    outputs, inputs = op.signature.outputs, op.signature.inputs
+    seeds, results = (outputs, inputs) if kind == "vjp" else (inputs, outputs)
+    n_seeds, n_out = len(seeds), len(outputs)
+
+    def forward(xp: Any, *arrays: Any, **static: Any) -> Any:
+        seeded = arrays[:n_seeds] if kind == "jvp" or n_seeds > 1 else arrays[0]
+        out = arrays[n_seeds : n_seeds + n_out] if n_out > 1 else arrays[n_seeds]
+        given = arrays[n_seeds + n_out :]
+        found = as_tuple(rule(xp, seeded, out, *given, **static))
+        if kind == "jvp" or len(found) != len(given):
+            return found
+        return filled(xp, found, given)
+
+    signature = Signature((*seeds, *outputs, *inputs), results)
+    derived = type(op)(
+        forward,
+        signature,
+        name=f"{op.name}.{kind}",
+        names=tuple(f"argument_{i}" for i in range(len(signature.inputs))),
+        statics=op.statics,
+        host=Host(finite=bool(op.host and op.host.finite)),
+    )
+
+    def traced(xp: Any, seeds: Any, out: Any, *given: Any, **static: Any) -> Any:
+        outs = as_tuple(out)
+        arrays = filled(xp, seeds, outs if kind == "vjp" else given)
+        return derived(xp, *arrays, *outs, *given, **static)
+
+    return traced
+
+
+def by_rows(op: Op) -> Rule:
+    """Forward mode from the vjp: the Jacobian row by row, times the tangents.
+
+    All unit cotangents, one for each number of the outputs, go through the vjp in one call, as
+    one more batch dimension in front.
+    """
+
+    def rule(xp: Any, tangents: Any, out: Any, *inputs: Any, **static: Any) -> Any:
+        outs = as_tuple(out)
+        given = [x[None, ...] for x in inputs]
+        found = []
+        for place, (y, core) in enumerate(zip(outs, op.signature.outputs, strict=True)):
+            units = _units(xp, y, len(core))
+            seeds = tuple(
+                units if i == place else xp.zeros_like(z)[None, ...] for i, z in enumerate(outs)
+            )
+            stacked = tuple(z[None, ...] for z in outs)
+            if len(outs) == 1:
+                rows = op.vjp(xp, seeds[0], stacked[0], *given, **static)
+            else:
+                rows = op.vjp(xp, seeds, stacked, *given, **static)
+            products = [
+                xp.sum(row * dot[None, ...], axis=tuple(range(-len(cut), 0))) if cut else row * dot
+                for row, dot, cut in zip(as_tuple(rows), tangents, op.signature.inputs, strict=True)
+                if dot is not None and row is not None
+            ]
+            total = products[0]
+            for product in products[1:]:
+                total = total + product
+            total = xp.moveaxis(total, 0, -1)
+            found.append(
+                xp.reshape(total, (*total.shape[:-1], *y.shape[len(y.shape) - len(core) :]))
+            )
+        return tuple(found) if len(found) > 1 else found[0]
+
+    return rule
+
+
+def _units(xp: Any, y: Any, core: int) -> Any:
+    """The unit cotangents of an output with that many core dimensions, one after the other."""
+    split = len(y.shape) - core
+    batch, size = tuple(y.shape[:split]), 1
+    for n in y.shape[split:]:
+        size *= n
+    places = xp.cumsum(xp.reshape(xp.ones_like(y), (*batch, size)), axis=-1)
+    units = [xp.astype(places == i + 1, y.dtype) for i in range(size)]
+    return xp.reshape(xp.stack(units, axis=0), (size, *y.shape))
+
+
+def filled(xp: Any, seeds: Any, like: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Cotangents or tangents with zeros in place of None, for code that takes only arrays."""
+    pairs = zip(as_tuple(seeds), like, strict=True)
+    return tuple(xp.zeros_like(x) if seed is None else seed for seed, x in pairs)
