@@ -68,10 +68,9 @@ class Case:
         op = self.row.op
         shapes = [f"{n} {shape}" for n, shape in zip(op.names, self.input_shapes, strict=True)]
         shapes[self.argument] += f" moves, {self.layouts[0]}"
-        rules = "" if op.vjp and op.jvp else " with a vjp" if op.vjp else " with a jvp"
         rest = f"others {self.layouts[1]}{' and move along' if self.together else ''}; "
         return (
-            f"<{op.name}{rules}, {self.dtype}: {', '.join(shapes)}; "
+            f"<{title(op)}, {self.dtype}: {', '.join(shapes)}; "
             f"{rest if len(shapes) > 1 else ''}"
             f"{f'output {self.output}; ' if op.visible > 1 else ''}"
             f"from the inside: {' | '.join(map(str, self.links)) or 'the value'}>"
@@ -126,6 +125,11 @@ class Case:
         return self.order <= self.row.order and (
             backwards or not getattr(self.row, "reverse_only", False)
         )
+
+
+def title(op):
+    """The op's name, and the rule that it has if there is but one."""
+    return op.name if op.vjp and op.jvp else f"{op.name} with a {'vjp' if op.vjp else 'jvp'}"
 
 
 def insert(shape, axis, size):

@@ -1,47 +1,47 @@
 """Random chains of torch transforms give what they give for an autodiff reference."""
 
-import pytest
-from hypothesis import given, settings
+from dataclasses import replace
 
-from tests import chains, chains_draw, sample_ops
-from tests.chains_draw import EXAMPLES, cases
+import pytest
+
+from tests import sample_ops
+from tests.chains_draw import each, find_fault, many
+from tests.chains_ops import SMALL
 
 pytest.importorskip("torch")
-from tests import chains_torch, side_torch  # noqa: E402
-from twingrad.interop import torch_function  # noqa: E402
+from tests import side_torch  # noqa: E402
+from tests.chains_torch import COMPILED, GRAMMAR  # noqa: E402
+from twingrad.interop import ShapeError, torch_function  # noqa: E402
 
 
-@settings(EXAMPLES, max_examples=600)
-@given(cases(chains_torch.GRAMMAR))
-def test_chains(case):
-    chains.check(side_torch, case)
+@pytest.mark.parametrize("row, count", each(light=36, heavy=12))
+def test_chains(row, count):
+    many(side_torch, GRAMMAR, count, row)
 
 
 @pytest.mark.compile
-@settings(EXAMPLES, max_examples=15)
-@given(cases(chains_torch.COMPILED))
-def test_compiled_chains(case):
-    chains.check(side_torch, case)
+def test_compiled_chains():
+    many(side_torch, COMPILED, 12)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("part", range(8))
-def test_many_chains(part):
-    chains_draw.many(side_torch, chains_torch.GRAMMAR, 1500)
+@pytest.mark.parametrize("row, count", each(light=1250, heavy=200))
+def test_many_chains(row, count):
+    many(side_torch, GRAMMAR, count, row, fixed=False)
 
 
 @pytest.mark.slow
 @pytest.mark.compile
 @pytest.mark.parametrize("part", range(4))
 def test_many_compiled_chains(part):
-    chains_draw.many(side_torch, chains_torch.COMPILED, 50)
+    many(side_torch, COMPILED, 50, fixed=False)
 
 
 @pytest.mark.parametrize("rules", ["vjp", "jvp"])
 def test_chains_find_a_rule_that_is_one_per_cent_wrong(rules):
-    op = sample_ops.cube(1.01, rules)
+    row = replace(SMALL[0], op=sample_ops.cube(1.01, rules))
     with pytest.raises(AssertionError, match=f"cube with a {rules}"):
-        chains_draw.hunt(side_torch, chains_torch.GRAMMAR, op, 600)
+        find_fault(side_torch, GRAMMAR, 36, row)
 
 
 def test_chains_find_a_batching_rule_that_ignores_in_dims(monkeypatch):
@@ -51,5 +51,6 @@ def test_chains_find_a_batching_rule_that_ignores_in_dims(monkeypatch):
         return lift(signature, [None if d is None else 0 for d in in_dims], inputs)
 
     monkeypatch.setattr(torch_function, "_lift", careless)
-    with pytest.raises((AssertionError, RuntimeError, ValueError, IndexError)):
-        chains_draw.hunt(side_torch, chains_torch.GRAMMAR, None, 600)
+    row = next(row for row in SMALL if row.name == "affine")
+    with pytest.raises((AssertionError, ShapeError)):
+        find_fault(side_torch, GRAMMAR, 36, row)
