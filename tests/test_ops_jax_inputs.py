@@ -10,10 +10,13 @@ import numpy as np  # noqa: E402
 
 from tests import side_jax  # noqa: E402
 from tests.closeness import assert_close  # noqa: E402
+from tests.op_table import ROWS  # noqa: E402
 from tests.references.expected import Expected  # noqa: E402
 from tests.suite import each_row, line  # noqa: E402
 
 TOLERANCE = {"float64": 1e-11, "float32": 2e-5, "float16": 2e-3, "bfloat16": 2e-2}
+# rows with a scalar argument next to another one
+WITH_SCALARS = [row for row in ROWS if len(row.boxes) > 1 and () in row.cores]
 
 
 def arrays(row, dtype, batch=(2,)):
@@ -62,12 +65,10 @@ def test_mixed_dtypes_promote_as_jax_does(row):
 
 
 @line("dtypes")
-@each_row
+@pytest.mark.parametrize("row", WITH_SCALARS, ids=lambda row: row.name)
 def test_numbers_and_weak_types_do_not_promote(row):
     x = arrays(row, "float32")
     scalars = [i for i, core in enumerate(row.cores) if not core]
-    if not scalars or len(x) == 1:
-        pytest.skip("no scalar argument next to another one")
     for weak in (float, lambda v: jnp.asarray(float(v)), lambda v: jax.lax.full((), float(v))):
         mixed = [weak(v[0]) if i == scalars[-1] else v for i, v in enumerate(x)]
         got = side_jax.once(side_jax.function(row.op))(*mixed)
