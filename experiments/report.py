@@ -13,6 +13,7 @@ FILES = (
     "batched_throughput",
     "vmap_cost",
     "call_overhead",
+    "host_executors",
     "adjoint_rosenbrock",
     "truncated_mixture_fit",
 )
@@ -185,6 +186,21 @@ def overhead() -> str:
     )
 
 
+def executors() -> str:
+    runs = read("host_executors")["run"]
+    rows = [
+        [r["executor"], r["workers"], short(r["seconds"], 3), f"{r['error']:.0e}"] for r in runs
+    ]
+    first = runs[0]
+    return (
+        "## Expensive samples through executors\n\n"
+        f"Value and adjoint of {first['samples']} samples by `vmap(grad)` in torch; each of the "
+        f"{2 * first['samples']} calls keeps a core busy for {1e3 * first['work_s']:.0f} ms. Any "
+        "`concurrent.futures.Executor` will do; the Dask workers are two local ones here.\n\n"
+        + table(["executor", "workers", "seconds", "error of the gradient"], rows)
+    )
+
+
 def rosenbrock() -> str:
     rows = [
         [
@@ -259,7 +275,7 @@ def _posted(setting: Record, fits: list[Record]) -> str:
 
 def main() -> None:
     parts = ["# Experiments\n", findings(), setting()]
-    parts += [throughput(), vmap_cost(), overhead(), rosenbrock(), fit()]
+    parts += [throughput(), vmap_cost(), overhead(), executors(), rosenbrock(), fit()]
     (RESULTS / "REPORT.md").write_text("\n".join(parts))
 
 
