@@ -53,6 +53,22 @@ def test_a_batch_of_gradients_is_one_call_of_the_adjoint(framework):
     assert calls["adjoint"] == 1
 
 
+@pytest.mark.compile
+@pytest.mark.parametrize("compiled", [False, True], ids=["eager", "compiled"])
+@each_side
+def test_a_thousand_points_are_one_call_of_each(framework, compiled):
+    side, f, calls, _, _ = _setting(framework)
+    x, y = (side.array(np.linspace(a, 1, 3000).reshape(1000, 3)) for a in (0, -1))
+    compiler = side.compiler("eager") if compiled else lambda f: f
+    for name, g in {"value": side.vmap(f), "adjoint": side.vmap(side.grad(f))}.items():
+        function = compiler(lambda x, y, g=g: g(x, y))
+        function(x, y)  # traced
+        calls.update(value=0, adjoint=0)
+        got = side.numpy(function(x, y))
+        assert calls[name] == 1 and calls["value"] <= 1
+    np.testing.assert_allclose(got, side.numpy(y))
+
+
 @each_side
 def test_the_value_alone_never_calls_the_adjoint(framework):
     side, f, calls, x, y = _setting(framework)
