@@ -6,6 +6,7 @@
 """
 
 from twingrad.interop.cache import Cache
+from twingrad.interop.differences import complex_step, finite_difference
 from twingrad.interop.errors import (
     ArgumentError,
     ExportError,
@@ -15,6 +16,7 @@ from twingrad.interop.errors import (
     SignatureError,
     TwingradError,
 )
+from twingrad.interop.estimators import gaussian_smoothing, spsa
 from twingrad.interop.external import from_jacobian, from_numpy
 from twingrad.interop.op import Op, define
 from twingrad.interop.samples import Host
@@ -32,7 +34,11 @@ __all__ = [
     "Signature",
     "SignatureError",
     "TwingradError",
+    "complex_step",
     "define",
+    "finite_difference",
     "from_jacobian",
     "from_numpy",
+    "gaussian_smoothing",
+    "spsa",
 ]

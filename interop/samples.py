@@ -62,11 +62,22 @@ class PlainFunction:
         return self.function(*kept, **static)
 
 
+@dataclass(frozen=True)
+class OnBatches:
+    """A rule that takes a batch, also where the op's own function takes one sample."""
+
+    rule: Function
+
+    def __call__(self, *args: Any, **static: Any) -> Any:
+        """What the rule returns."""
+        return self.rule(*args, **static)
+
+
 def on_batches(op: Any, kind: str) -> Function:
     """The function or a rule of an op, as it was written, as one that takes `xp` and a batch."""
     written = op.written[kind]
     plain = isinstance(written, PlainFunction)
-    if not (op.host and op.host.vectorize):
+    if not (op.host and op.host.vectorize) or isinstance(written, OnBatches):
         if not plain:
             return written  # type: ignore[no-any-return]
         return lambda xp, *args, **static: written(*args, **static)
