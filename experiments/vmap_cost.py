@@ -47,7 +47,7 @@ def compare(recorder: Recorder, name: str) -> None:
     for what, (native, vmapped) in calls(name, len(args)).items():
         times = interleave(
             {"native": lambda f=native: f(*args), "vmap": lambda f=vmapped: f(*args)},
-            budget_s=2.0,
+            budget_s=0.8,
             most=60,
         )
         found = {key: timing.summary() for key, timing in times.items()}
