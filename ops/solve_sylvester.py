@@ -43,7 +43,7 @@ def solve_sylvester(
     Reference: R. H. Bartels and G. W. Stewart (1972), "Solution of the matrix equation
     AX + XB = C", Communications of the ACM 15, 820-826.  The gradient: T.-C. Kao and
     G. Hennequin (2020), "Automatic differentiation of Sylvester, Lyapunov, and algebraic
-    Riccati equations", arXiv:2011.11430, with our G and X_bar = ct for their names.
+    Riccati equations", arXiv:2011.11430, the part on Sylvester's equation.
     """
     (size,) = np.broadcast_shapes(A.shape[:1], B.shape[:1], C.shape[:1])
     dtype = np.result_type(A, B, C, np.float64)

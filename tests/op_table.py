@@ -68,6 +68,8 @@ class Row:
             op cannot have; the suite asserts its error instead.
         ulps: bound on the float64 error of the value at random inputs, for each framework
             (torch, jax, numpy).
+        least: an entry smaller than this is measured in the ulps of this: the logarithm of
+            something near 1 is as good as its argument, a solution as its largest entry.
         agreement: bound on the float64 and float32 difference from the NumPy binder, in ulps
             of the largest entry of each array.
         known: (property or case, side) -> reason, of strict expected failures.
@@ -83,6 +85,7 @@ class Row:
     order: int = 99
     limits: dict[tuple[str, str], Limit] = field(default_factory=dict)
     ulps: dict[str, float] = field(default_factory=lambda: {**_ULPS})
+    least: float = 0.0
     agreement: dict[tuple[str, str], float] = field(default_factory=lambda: {**_AGREEMENT})
     known: dict[tuple[str, str], str] = field(default_factory=dict)
 
@@ -201,6 +204,7 @@ ROWS = [
         ops.sparse_solve,
         boxes=(linear.SPARSE_BOX, (-1.0, 1.0)),
         textbook=textbook.sparse_solve,
+        least=0.25,
         truth=truth.sparse_solve,
         fixed={"rows": np.array(linear.ROWS), "cols": np.array(linear.COLS)},
         limits=ALL_ORDERS,
@@ -209,6 +213,7 @@ ROWS = [
         ops.solve_sylvester,
         boxes=(_dominant(2), _dominant(4), (-1.0, 1.0)),
         textbook=textbook.solve_sylvester,
+        least=0.25,
         truth=truth.solve_sylvester,
         limits=ALL_ORDERS,
     ),

@@ -92,30 +92,24 @@ def solve_sylvester(A, B, C):
 def _linear_equations(positions, parameters, c):
     """x with K x = c and its derivatives in (p, c), where K = sum_k p_k E_k: see `linear`.
 
-    dx/dp_k = -L E_k x and dx/dc_j = L e_j for L = K^-1; once more, dL/dp_k = -L E_k L.
+    dx/dp_k = -L E_k x and dx/dc_j = L e_j for L = K^-1; once more, dL/dp_k = -L E_k L.  The
+    second derivatives are products of these exact numbers, in float64.
     """
-    size, n = len(c), len(parameters) + len(c)
-    K = mp.matrix(size, size)
-    for p, where in zip(parameters, positions, strict=True):
+    size, count = len(c), len(parameters)
+    K, E = mp.matrix(size, size), np.zeros((count, size, size))
+    for k, (p, where) in enumerate(zip(parameters, positions, strict=True)):
         for i, j in where:
             K[i, j] += p
+            E[k, i, j] = 1.0
     L = (K**-1).tolist()
     x = [mp.fdot(row, c) for row in L]
-
-    def moved(k, y):  # -L E_k y
-        where = positions[k]
-        return [-mp.fdot((row[i], y[j]) for i, j in where) for row in L]
-
-    columns = [moved(k, x) for k in range(len(parameters))]
-    columns += [[row[j] for row in L] for j in range(size)]
-    second = [[[mp.mpf(0)] * n for _ in range(n)] for _ in range(size)]
-    for k in range(len(parameters)):
-        for other in range(n):
-            for i, d in enumerate(moved(k, columns[other])):
-                second[i][k][other] += d
-                second[i][other][k] += d
-    first = [[column[i] for column in columns] for i in range(size)]
-    return x, first, second
+    first = [[-mp.fdot((row[i], x[j]) for i, j in where) for where in positions] + row for row in L]
+    rounded, once = np.array(_rounded(L)), np.array(_rounded(first))
+    half = np.einsum("ir,krc,co->iko", -rounded, E, once)
+    second = np.zeros((size, count + size, count + size))
+    second[:, :count] += half
+    second[:, :, :count] += half.transpose(0, 2, 1)
+    return x, first, second.tolist()
 
 
 def _log(value, first, second):
