@@ -1,8 +1,9 @@
 """Define an operation and its derivatives once; use it from torch, JAX and NumPy.
 
 ``define`` makes an `Op` from a forward function and a signature; ``Op.def_vjp`` and
-``Op.def_jvp`` give it its rules.  ``twingrad.interop.torch.bind(op)``, ``.jax.bind`` and
-``.numpy.bind`` make the functions to call.  This module imports no framework.
+``Op.def_jvp`` give it its rules; a `Cache` keeps what a host function computes once for both.
+``twingrad.interop.torch.bind(op)``, ``.jax.bind`` and ``.numpy.bind`` make the functions to
+call.  This module imports no framework.
 """
 
 from twingrad.interop.cache import Cache
@@ -11,9 +12,11 @@ from twingrad.interop.errors import (
     ArgumentError,
     ExportError,
     MissingRuleError,
+    OutOfRangeError,
     RuleError,
     ShapeError,
     SignatureError,
+    SingularError,
     TwingradError,
 )
 from twingrad.interop.estimators import gaussian_smoothing, spsa
@@ -29,10 +32,12 @@ __all__ = [
     "Host",
     "MissingRuleError",
     "Op",
+    "OutOfRangeError",
     "RuleError",
     "ShapeError",
     "Signature",
     "SignatureError",
+    "SingularError",
     "TwingradError",
     "complex_step",
     "define",

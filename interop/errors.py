@@ -1,10 +1,12 @@
 """The errors that twingrad raises, all with the op's name and signature in front.
 
 Every message reads ``op signature: what was found``, then what to do about it.
-Each type derives from the built-in that a caller would expect to catch.
+Each type derives from the one, of Python or NumPy, that a caller would expect to catch.
 """
 
 from __future__ import annotations
+
+from numpy.linalg import LinAlgError
 
 
 class TwingradError(Exception):
@@ -33,3 +35,11 @@ class MissingRuleError(TwingradError, NotImplementedError):
 
 class ExportError(TwingradError, NotImplementedError):
     """A program was exported for a place where one of its ops cannot run."""
+
+
+class SingularError(TwingradError, LinAlgError):
+    """Equations that have no solution, or more than one."""
+
+
+class OutOfRangeError(TwingradError, IndexError):
+    """An index that points outside of what it indexes."""

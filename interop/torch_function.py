@@ -38,7 +38,7 @@ def make_function(kernel: Kernel, fw: Framework) -> Any:
             return tuple(kernel.pull(fw, cts, saved[n_in:], inputs, targets))
 
     def jvp(ctx: Any, *dots: torch.Tensor | None) -> Any:
-        saved = ctx.saved_tensors
+        saved = _primals(ctx.saved_tensors)
         live = tuple(dot is not None and inexact(x) for dot, x in zip(dots, saved, strict=False))
         if live not in tangents:
             tangents[live] = _tangent_function(kernel, fw, live)
@@ -71,13 +71,22 @@ def make_autodiff(name: str, signature: Signature, function: Callable[..., Array
         return tuple(found.get(i) for i in range(len(args)))
 
     def jvp(ctx: Any, *dots: torch.Tensor | None) -> Any:
-        args = ctx.saved_tensors[: len(signature.inputs)]
+        args = _primals(ctx.saved_tensors[: len(signature.inputs)])
         live = tuple(i for i, dot in enumerate(dots) if dot is not None)
         if live not in pushes:
             pushes[live] = _push_function(name, signature, function, live)
         return pushes[live].apply(*args, *[dots[i] for i in live])
 
     return _build(name, signature, forward, backward, jvp)
+
+
+def _primals(saved: Arrays) -> Arrays:
+    """What a jvp works on: the saved tensors without the tangents that they still carry.
+
+    torch runs a jvp with forward mode off, but torch.func.grad, by which a vjp is transposed,
+    turns it on again: an op that its own vjp calls would then call its jvp, without an end.
+    """
+    return tuple([forward_ad.unpack_dual(x).primal for x in saved])
 
 
 def pull_back(function: Callable[..., Arrays], inputs: Arrays, cts: Sequence[Any]) -> Arrays:

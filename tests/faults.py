@@ -45,7 +45,8 @@ def scaled(op: Op, factor: float, kinds=("vjp", "jvp")) -> Op:
     """Rules that are `factor` times the derivative: they show which code ran."""
 
     def vjp(xp, ct, out, *inputs, **static):
-        return tuple(factor * g for g in _tuple(op.vjp(xp, ct, out, *inputs, **static)))
+        found = _tuple(op.vjp(xp, ct, out, *inputs, **static))
+        return tuple(None if g is None else factor * g for g in found)
 
     def jvp(xp, tangents, out, *inputs, **static):
         found = tuple(factor * t for t in _tuple(op.jvp(xp, tangents, out, *inputs, **static)))
@@ -192,6 +193,26 @@ def eps_in_forward(op):
     return copy(op, forward=forward, vjp=vjp)
 
 
+def not_transposed(op):
+    """The adjoint of a solver solved with the matrix itself, and not with its transpose."""
+
+    def vjp(xp, ct, out, *inputs, transpose):
+        *matrix, _ = inputs
+        wrong = op(xp, *matrix, ct, transpose=transpose)
+        return (*op.vjp(xp, ct, out, *inputs, transpose=transpose)[:-1], wrong)
+
+    return copy(op, vjp=vjp)
+
+
+def transposed_gradient(op):
+    """The gradient of the first matrix, transposed."""
+
+    def change(xp, values, inputs):
+        values[0] = xp.matrix_transpose(values[0])
+
+    return edit_vjp(change)(op)
+
+
 WEIGHTS = "truncated_mixture_weights"
 LOG_Z = "truncated_mixture_log_normalizer"
 
@@ -223,6 +244,11 @@ FAULTS = [
     Fault("transposed", WEIGHTS, transposed, VJP),
     Fault("lower and upper swapped", "log_ndtr_diff", edit_vjp(swapped), VJP),
     Fault("wrong order along the axis", "rosenbrock", edit_vjp(reversed_axis), VJP),
+    Fault("transpose forgotten", "sparse_solve", not_transposed, VJP),
+    Fault("transpose forgotten", "solve_sylvester", not_transposed, VJP),
+    Fault("gradient transposed", "solve_sylvester", transposed_gradient, VJP),
+    Fault("values 0.1 per cent", "sparse_solve", edit_vjp(times(1.001, 0)), VJP),
+    Fault("jvp 0.1 per cent in B", "solve_sylvester", edit_jvp(times(1.001, 1)), JVP),
     Fault(
         "summed over the batch",
         WEIGHTS,

@@ -11,11 +11,16 @@ from typing import Any
 import numpy as np
 
 from tests.hard_inputs import INTERVALS, LOG_PROBABILITIES, MIXTURES
-from tests.references import textbook, truth
+from tests.references import linear, textbook, truth
 from twingrad import ops
 from twingrad.interop import ExportError, MissingRuleError, Op, TwingradError
 
-SIZES = {"k": 3, "n": 4}  # unequal, so that a transposed result has the wrong shape
+SIZES = {
+    "k": 3,
+    "n": 4,
+    "m": 2,
+    "z": len(linear.ROWS),
+}  # unequal, so that a transposed result has the wrong shape
 
 Shape = tuple[int, ...]
 
@@ -49,9 +54,12 @@ class Row:
 
     Attributes:
         op: the op.
-        boxes: for each argument the interval of its random values: moderate, where the
-            textbook formula is accurate.
+        boxes: for each argument the interval of its random values, or the lowest and the
+            highest value of each entry: moderate, where the textbook formula is accurate.
         textbook: textbook(lib, *inputs, **static), differentiable by the framework.
+        fixed: name -> value of the integer arguments.  The suite holds them fixed: to all of
+            it the op is a function of the others (see `tests.fixed`), and so are the boxes,
+            names, cores and inputs of the row, and its references.
         truth: the mpmath closed form, see `tests.references.truth`.
         hard: name -> inputs at which accuracy is promised.
         digits: of the mpmath arithmetic at the hard inputs: more than the logarithm cancels.
@@ -60,20 +68,24 @@ class Row:
             op cannot have; the suite asserts its error instead.
         ulps: bound on the float64 error of the value at random inputs, for each framework
             (torch, jax, numpy).
+        least: an entry smaller than this is measured in the ulps of this: the logarithm of
+            something near 1 is as good as its argument, a solution as its largest entry.
         agreement: bound on the float64 and float32 difference from the NumPy binder, in ulps
             of the largest entry of each array.
         known: (property or case, side) -> reason, of strict expected failures.
     """
 
     op: Op
-    boxes: tuple[tuple[float, float], ...]
+    boxes: tuple[tuple[Any, Any], ...]
     textbook: Callable[..., Any]
     truth: Callable[..., Any]
+    fixed: dict[str, np.ndarray] = field(default_factory=dict)
     hard: dict[str, tuple[Any, ...]] = field(default_factory=dict)
     digits: int = 400
     order: int = 99
     limits: dict[tuple[str, str], Limit] = field(default_factory=dict)
     ulps: dict[str, float] = field(default_factory=lambda: {**_ULPS})
+    least: float = 0.0
     agreement: dict[tuple[str, str], float] = field(default_factory=lambda: {**_AGREEMENT})
     known: dict[tuple[str, str], str] = field(default_factory=dict)
 
@@ -89,8 +101,15 @@ class Row:
         return {dim: dim if isinstance(dim, int) else SIZES[dim] for dim in dims}
 
     @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(name for name in self.op.names if name not in self.fixed)
+
+    @property
     def cores(self) -> tuple[Shape, ...]:
-        return tuple(tuple(self.sizes[d] for d in core) for core in self.op.signature.inputs)
+        named = zip(self.op.names, self.op.signature.inputs, strict=True)
+        return tuple(
+            tuple(self.sizes[d] for d in core) for name, core in named if name not in self.fixed
+        )
 
     def inputs(
         self, batch: Any = (), seed: int = 0, dtype: str = "float64"
@@ -122,7 +141,17 @@ HOST_LIMITS = {
     ("for cuda", "JAX"): NOT_EXPORTED,
 }
 
+# A rule of these is written in calls of the op itself: derivatives of every order are known.
+ALL_ORDERS = {key: limit for key, limit in HOST_LIMITS.items() if limit is not NO_THIRD_ORDER}
+
 _MIXTURE = ((-1.0, 1.0), (0.5, 1.5), (0.2, 1.0), (-2.0, -0.5), (0.5, 2.0))
+
+
+def _dominant(n):
+    """A box of matrices with eigenvalues that are near 3 and positive."""
+    diagonal = 3.0 * np.eye(n)
+    return diagonal - 0.5, diagonal + 0.5
+
 
 ROWS = [
     Row(
@@ -170,5 +199,22 @@ ROWS = [
         truth=truth.rosenbrock,
         order=2,
         limits=HOST_LIMITS,
+    ),
+    Row(
+        ops.sparse_solve,
+        boxes=(linear.SPARSE_BOX, (-1.0, 1.0)),
+        textbook=textbook.sparse_solve,
+        least=0.25,
+        truth=truth.sparse_solve,
+        fixed={"rows": np.array(linear.ROWS), "cols": np.array(linear.COLS)},
+        limits=ALL_ORDERS,
+    ),
+    Row(
+        ops.solve_sylvester,
+        boxes=(_dominant(2), _dominant(4), (-1.0, 1.0)),
+        textbook=textbook.solve_sylvester,
+        least=0.25,
+        truth=truth.solve_sylvester,
+        limits=ALL_ORDERS,
     ),
 ]

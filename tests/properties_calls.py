@@ -93,7 +93,7 @@ def check_only_rules_needed(side, row):
 
 def check_bad_input(side, row):
     """Each mistake is named, with the op, its signature and the argument."""
-    f, x, names = side.function(row.op), arrays(side, row, (3,)), row.op.names
+    f, x, names = side.function(row.op), arrays(side, row, (3,)), row.names
     label = row.op.label
     missing = f"{label}: the argument {names[-1]!r} is missing"
     mistakes = [(ArgumentError, (None, *x[1:]), f"{label}: {names[0]} is a NoneType")]

@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from tests.fixed import hold
 from twingrad.interop.jax import bind
 
 NAME = "jax"
@@ -23,7 +24,8 @@ vjp, jvp, linearize = jax.vjp, jax.jvp, jax.linearize
 
 
 def function(op):
-    return bind(op)
+    """The bound op, of those of its arguments that can move."""
+    return hold(op, bind(op))
 
 
 def array(x):
@@ -36,6 +38,9 @@ def numpy(x):
 
 def reference(row):
     return functools.partial(row.textbook, LIB)
+
+
+LIB.stack, LIB.solve = jnp.stack, jnp.linalg.solve
 
 
 def cast(x, dtype):
@@ -126,7 +131,7 @@ def reverse_modes(op):
     modes = {name: (mode, function(op)) for name, mode in REVERSE.items()}
     bare = getattr(bind(op), "custom_vjp", None)
     if bare is not None:
-        modes["custom_vjp"] = (_grad, lambda *x: bare(*x)[0])
+        modes["custom_vjp"] = (_grad, hold(op, lambda *x: bare(*x)[0]))
     return modes
 
 

@@ -10,6 +10,7 @@ from types import SimpleNamespace
 import numpy as np
 import torch
 
+from tests.fixed import hold
 from twingrad.interop.torch import bind
 
 NAME = "torch"
@@ -22,7 +23,14 @@ vjp, jvp, linearize = torch.func.vjp, torch.func.jvp, torch.func.linearize
 
 
 def function(op):
-    return bind(op)
+    """The bound op, of those of its arguments that can move."""
+    return hold(op, bind(op), _at_hand)
+
+
+def _at_hand(x):
+    """An integer array as a function of the tensor whose device it must be on."""
+    tensor = torch.from_numpy(x)
+    return lambda like: tensor.to(getattr(like, "device", None))
 
 
 def array(x):
@@ -35,6 +43,9 @@ def numpy(x):
 
 def reference(row):
     return functools.partial(row.textbook, LIB)
+
+
+LIB.stack, LIB.solve = torch.stack, torch.linalg.solve
 
 
 def cast(x, dtype):

@@ -47,6 +47,7 @@ def data_parallel(row, rank):
 def sharded(row, mesh):
     """Value and gradients for DTensors; every other argument is replicated."""
     from torch.distributed.tensor import Replicate, Shard, distribute_tensor
+    from torch.distributed.tensor.experimental import implicit_replication
 
     batches = [(BATCH,) if i % 2 == 0 else () for i in range(len(row.boxes))]
     setting, f = Setting(side_torch, row, batches), side_torch.function(row.op)
@@ -55,9 +56,10 @@ def sharded(row, mesh):
         return distribute_tensor(x, mesh, [Shard(0) if batch else Replicate()])
 
     leaves = [spread(x, b).requires_grad_() for x, b in zip(setting.x, batches, strict=True)]
-    out = f(*leaves)
-    assert out.placements == (Shard(0),)
-    out.backward(spread(setting.ct))
+    with implicit_replication():  # of what a row holds fixed
+        out = f(*leaves)
+        assert out.placements == (Shard(0),)
+        out.backward(spread(setting.ct))
     found = [x.grad.full_tensor().numpy() for x in leaves]
     return out.full_tensor().detach().numpy(), found
 

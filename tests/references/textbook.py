@@ -1,8 +1,11 @@
 """The ops as their textbook formulas, which each framework's own autodiff differentiates.
 
 They are accurate at moderate inputs only: no tails, no narrow intervals.  `lib` offers
-log, exp, erf and sum(x, axis) of one framework.  Nothing here uses the ops' own code.
+log, exp, erf, sum(x, axis), stack(arrays, axis) and solve(matrix, b) of one framework.  Nothing
+here uses the ops' own code.
 """
+
+from tests.references import linear
 
 SQRT_HALF = 0.7071067811865476
 
@@ -30,6 +33,34 @@ def log_weights(lib, *inputs):
 def rosenbrock(lib, x, a=1.0, b=5.0):
     left, right = x[..., :-1], x[..., 1:]
     return lib.sum((a - left) ** 2 + b * (right - left**2) ** 2, -1)
+
+
+def sparse_solve(lib, values, b):
+    entries = [values[..., k] for k in range(len(linear.SPARSE))]
+    return _linear_equations(lib, linear.SPARSE, entries, b)
+
+
+def solve_sylvester(lib, A, B, C):
+    m, n = C.shape[-2:]
+    entries = [matrix[..., i, j] for matrix in (A, B) for i, j in _places(matrix.shape)]
+    c = C.reshape(*C.shape[:-2], m * n)
+    x = _linear_equations(lib, linear.sylvester(m, n), entries, c)
+    return x.reshape(*x.shape[:-1], m, n)
+
+
+def _places(shape):
+    return [(i, j) for i in range(shape[-2]) for j in range(shape[-1])]
+
+
+def _linear_equations(lib, positions, entries, c):
+    """K^-1 c for K = sum_k p_k E_k: see `linear`."""
+    size, zero = c.shape[-1], sum(0 * p for p in entries)
+    K = [[zero] * size for _ in range(size)]
+    for p, where in zip(entries, positions, strict=True):
+        for i, j in where:
+            K[i][j] = K[i][j] + p
+    matrix = lib.stack([lib.stack(row, -1) for row in K], -2)
+    return lib.solve(matrix, c[..., None])[..., 0]
 
 
 def _mass(lib, a, b):

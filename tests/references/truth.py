@@ -10,6 +10,8 @@ import functools
 import mpmath as mp
 import numpy as np
 
+from tests.references import linear
+
 
 def log1mexp(x):
     y, rest = mp.exp(x), -mp.expm1(x)
@@ -74,6 +76,42 @@ def rosenbrock(x, a=1.0, b=5.0):
     return [value], [first], [second]
 
 
+def sparse_solve(values, b):
+    return _linear_equations(linear.SPARSE, values, b)
+
+
+def solve_sylvester(A, B, C):
+    parameters = [x for matrix in (A, B) for row in matrix for x in row]
+    value, first, second = _linear_equations(
+        linear.sylvester(len(A), len(B)), parameters, [x for row in C for x in row]
+    )
+    n = len(B)
+    return [value[i : i + n] for i in range(0, len(value), n)], first, second
+
+
+def _linear_equations(positions, parameters, c):
+    """x with K x = c and its derivatives in (p, c), where K = sum_k p_k E_k: see `linear`.
+
+    dx/dp_k = -L E_k x and dx/dc_j = L e_j for L = K^-1; once more, dL/dp_k = -L E_k L.  The
+    second derivatives are products of these exact numbers, in float64.
+    """
+    size, count = len(c), len(parameters)
+    K, E = mp.matrix(size, size), np.zeros((count, size, size))
+    for k, (p, where) in enumerate(zip(parameters, positions, strict=True)):
+        for i, j in where:
+            K[i, j] += p
+            E[k, i, j] = 1.0
+    L = (K**-1).tolist()
+    x = [mp.fdot(row, c) for row in L]
+    first = [[-mp.fdot((row[i], x[j]) for i, j in where) for where in positions] + row for row in L]
+    rounded, once = np.array(_rounded(L)), np.array(_rounded(first))
+    half = np.einsum("ir,krc,co->iko", -rounded, E, once)
+    second = np.zeros((size, count + size, count + size))
+    second[:, :count] += half
+    second[:, :, :count] += half.transpose(0, 2, 1)
+    return x, first, second.tolist()
+
+
 def _log(value, first, second):
     """The logarithm of each value, with its derivatives."""
     logs, firsts, seconds = [], [], []
@@ -128,7 +166,7 @@ def _interval(mean, scale, lower, upper):
 
 
 def _exact(x):
-    return [mp.mpf(float(v)) for v in x] if np.ndim(x) else mp.mpf(float(x))
+    return [_exact(v) for v in x] if np.ndim(x) else mp.mpf(float(x))
 
 
 def evaluate(function, inputs, digits):

@@ -1,0 +1,138 @@
+"""The solution of a sparse linear system as a host op: SciPy's SuperLU with its adjoint.
+
+A matrix is factorised once.  The factors serve A x = b and A^T x = b, so that the value, the
+gradient and every higher derivative share them, through a cache of the latest matrices.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+from scipy.sparse import coo_array
+from scipy.sparse.linalg import splu
+
+from twingrad.interop import ArgumentError, Cache, OutOfRangeError, SingularError, define
+from twingrad.interop.cache import content
+
+FACTORS = Cache(128)  # of matrices; a batch with more of them is factorised again in its gradient
+
+
+@define("(z),(z),(z),(n)->(n)", host=True)
+def sparse_solve(
+    xp: Any,
+    values: np.ndarray,
+    rows: np.ndarray,
+    cols: np.ndarray,
+    b: np.ndarray,
+    *,
+    transpose: bool = False,
+) -> Any:
+    """x = A^-1 b for a sparse matrix A, or x = A^-T b.
+
+    A is (n, n): the sum of values[k] at (rows[k], cols[k]), k = 1 .. z.  It needs no symmetry.
+    Computed by SuperLU on the host in float64, or complex128: one factorisation for each
+    matrix of a batch, however many right-hand sides, gradients and orders follow.
+    Differentiable in `values` and `b` to every order.
+
+    Args:
+        values: entries of A, shape (z), real or complex.
+        rows: their rows, shape (z), integers from 0 to n - 1.
+        cols: their columns, shape (z), likewise.  Entries at the same place add up.
+        b: right-hand side, shape (n).
+        transpose: static; solve A^T x = b (the plain transpose, also for complex A).
+
+    Returns:
+        The solution, shape (n).  NaN where A or b is not finite.  Its relative error is up to
+        the condition number of A times 1e-16, the gradient's likewise.
+
+    Raises:
+        SingularError: A is singular; one that is so only up to rounding gives large numbers.
+        OutOfRangeError: an index is not in 0 .. n - 1.
+        ArgumentError: the indices are not integers.
+
+    Reference: M. B. Giles (2008), "An extended collection of matrix derivative results for
+    forward and reverse mode algorithmic differentiation", Oxford report NA-08/01, section
+    2.3.1, with our x, b and lambda for his C, B and B-bar.
+    """
+    n = b.shape[-1]
+    _check_indices(n, rows=rows, cols=cols)
+    (size,) = np.broadcast_shapes(*[array.shape[:1] for array in (values, rows, cols, b)])
+    x = np.empty((size, n), np.result_type(values, b, np.float64))
+    if not x.size:
+        return x
+    matrices = values.astype(np.result_type(values, np.float64)), rows, cols
+    b = np.broadcast_to(b, (size, n))
+    for which in _alike(matrices, size):
+        one = [array[which[0] % len(array)] for array in matrices]
+        try:
+            x[which] = _solve(one, b[which], "T" if transpose else "N")
+        except RuntimeError as error:
+            if "singular" not in str(error):
+                raise
+            raise SingularError(
+                f"{sparse_solve.label}: the matrix of sample {which[0]} is singular"
+            ) from error
+    return x
+
+
+def _alike(matrices: tuple[np.ndarray, ...], size: int) -> Iterable[Any]:
+    """The samples of a batch, grouped by equal matrices."""
+    if all(len(array) == 1 for array in matrices):
+        return [range(size)]
+    groups: dict[Any, list[int]] = {}
+    for i in range(size):
+        key = tuple(content(array[i % len(array)]) for array in matrices)
+        groups.setdefault(key, []).append(i)
+    return groups.values()
+
+
+def _solve(matrix: list[np.ndarray], b: np.ndarray, trans: str) -> Any:
+    """The solutions for many right-hand sides, shape (count, n), with one matrix."""
+    values = matrix[0]
+    if not np.isfinite(values).all():
+        return np.nan
+    factors = FACTORS.get(_factorise, *matrix, b.shape[1])
+    if np.iscomplexobj(b) and not np.iscomplexobj(values):
+        both = factors.solve(np.concatenate([b.real, b.imag]).T.astype(float), trans).T
+        return both[: len(b)] + 1j * both[len(b) :]
+    return factors.solve(b.T.astype(values.dtype), trans).T
+
+
+def _factorise(values: np.ndarray, rows: np.ndarray, cols: np.ndarray, n: int) -> Any:
+    return splu(coo_array((values, (rows, cols)), shape=(n, n)).tocsc())
+
+
+def _check_indices(n: int, **indices: np.ndarray) -> None:
+    for name, index in indices.items():
+        if index.dtype.kind not in "iu":
+            raise ArgumentError(
+                f"{sparse_solve.label}: {name} has dtype {index.dtype}; expected integers"
+            )
+        wrong = np.argwhere((index < 0) | (index >= n))
+        if len(wrong):
+            sample, place = wrong[0]
+            raise OutOfRangeError(
+                f"{sparse_solve.label}: {name}[{place}] is {index[sample, place]} in sample "
+                f"{sample}; expected 0 to {n - 1}"
+            )
+
+
+# From A x = b: A x' = b' - A' x.  For a cotangent g of x, with lambda = A^-T g,
+#   g . x' = lambda . b' - lambda . A' x,
+# so that b_bar = lambda and A_bar = -lambda x^T (Giles, 2.3.1), of which the op has the
+# entries at (rows, cols).  With A^T in place of A, A_bar is -x lambda^T.
+@sparse_solve.def_vjp(host=False)
+def _(
+    xp: Any, ct: Any, out: Any, values: Any, rows: Any, cols: Any, b: Any, *, transpose: bool
+) -> Any:
+    b_bar = sparse_solve(xp, values, rows, cols, ct, transpose=not transpose)
+    left, right = (out, b_bar) if transpose else (b_bar, out)
+    return -_take(xp, left, rows) * _take(xp, right, cols), None, None, b_bar
+
+
+def _take(xp: Any, x: Any, index: Any) -> Any:
+    """x at the indices, in the integer type that the framework indexes with."""
+    integers = xp.__array_namespace_info__().default_dtypes()["indexing"]
+    return xp.take_along_axis(x, xp.astype(index, integers), axis=-1)
