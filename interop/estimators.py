@@ -166,7 +166,7 @@ def _with_seed(plain: Op) -> Op:
 def _directions(draw: Draw, seed: Array, points: Points, count: int) -> Array:
     """(D, B, n): for each sample those that follow from its seed and its place in the batch."""
     size, n = points.x.shape
-    seeds = np.broadcast_to(np.asarray(seed).real.astype(np.int64), (size,))
+    seeds = np.broadcast_to(np.real(seed).astype(np.int64), (size,))
     drawn = [
         draw(np.random.default_rng([int(s) & (2**63 - 1), place]), (count, n))
         for place, s in enumerate(seeds)

@@ -95,7 +95,7 @@ def _solve(matrix: list[np.ndarray], b: np.ndarray, trans: str) -> Any:
         return np.nan
     factors = FACTORS.get(_factorise, *matrix, b.shape[1])
     if np.iscomplexobj(b) and not np.iscomplexobj(values):
-        both = factors.solve(np.concatenate([b.real, b.imag]).T.astype(float), trans).T
+        both = factors.solve(np.concatenate([np.real(b), np.imag(b)]).T.astype(float), trans).T
         return both[: len(b)] + 1j * both[len(b) :]
     return factors.solve(b.T.astype(values.dtype), trans).T
 
