@@ -65,8 +65,8 @@ class Case:
     links: tuple[Link, ...] = ()
 
     def __str__(self):
-        op = self.row.op
-        shapes = [f"{n} {shape}" for n, shape in zip(op.names, self.input_shapes, strict=True)]
+        op, named = self.row.op, zip(self.row.names, self.input_shapes, strict=True)
+        shapes = [f"{name} {shape}" for name, shape in named]
         shapes[self.argument] += f" moves, {self.layouts[0]}"
         rest = f"others {self.layouts[1]}{' and move along' if self.together else ''}; "
         return (
@@ -91,7 +91,9 @@ class Case:
 
     @cached_property
     def plan(self):
-        return self.row.op.signature.plan(self.input_shapes)
+        op, fixed, moving = self.row.op, self.row.fixed, iter(self.input_shapes)
+        shapes = (fixed[name].shape if name in fixed else next(moving) for name in op.names)
+        return op.signature.plan(tuple(shapes))
 
     @cached_property
     def shapes(self):
@@ -108,6 +110,16 @@ class Case:
         if link.kind in JACOBIAN:
             return x, y + x
         return x, x if link.kind in ("grad", "vjp", "backward") else y
+
+    @property
+    def moving(self):
+        """The argument of the whole chain, in the row's box."""
+        shape = self.input_shapes[self.argument]
+        box = [np.broadcast_to(edge, shape) for edge in self.row.boxes[self.argument]]
+        for link in self.links:
+            if link.kind == "vmap":
+                box = [np.expand_dims(edge, link.into) for edge in box]
+        return np.random.default_rng(2).uniform(*box, self.shapes[0])
 
     @property
     def kinds(self):
@@ -140,9 +152,7 @@ def insert(shape, axis, size):
 
 def check(side, case):
     """The chain is right; or it differentiates a host op beyond its rules, and that raises."""
-    rng = np.random.default_rng(2)
-    moving = rng.uniform(*case.row.boxes[case.argument], case.shapes[0])
-    arrays = [np.asarray(x, case.dtype) for x in (moving, *case.inputs)]
+    arrays = [np.asarray(x, case.dtype) for x in (case.moving, *case.inputs)]
     if not case.known:
         with pytest.raises(MissingRuleError):
             evaluate(side, [(side.function(case.row.op), case.dtype)], case, arrays)
