@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from experiments.methods import PAIRS
 from experiments.records import Record, read
+from experiments.report_sparse import diffusion_finding, peers_finding
+from experiments.wording import short, spread
 
 LOOP, BATCH = "scipy_loop", "scipy_batch"
 
@@ -26,24 +26,6 @@ class Rates:
         """How many times faster one method is than another, by op, where both were run."""
         pairs = {op: [self.found.get((op, m, batch)) for m in (ours, theirs)] for op in self.ops}
         return {op: a / b for op, (a, b) in pairs.items() if a and b}
-
-
-def spread(values: Any, digits: int = 2) -> str:
-    """The range of some ratios in words."""
-    low, high = (short(v, digits) for v in (min(values), max(values)))
-    return low if low == high else f"{low} to {high}"
-
-
-def short(value: float, digits: int = 2) -> str:
-    """A number with few digits: 0.84, 7.5, 310, 12,000."""
-    if value == 0 or not np.isfinite(value):
-        return str(value)
-    rounded = float(f"{value:.{digits}g}")
-    return f"{rounded:,.0f}" if abs(rounded) >= 10 ** (digits - 1) else f"{rounded:g}"
-
-
-def microseconds(timing: Record) -> str:
-    return short(1e6 * timing["median_s"], 3)
 
 
 def _throughput(rates: Rates) -> list[str]:
@@ -175,6 +157,8 @@ def findings() -> str:
         *_overhead(),
         _vmap_cost(),
         _compile_times(),
+        diffusion_finding(),
+        peers_finding(),
         _rosenbrock(),
         _fit(),
     ]

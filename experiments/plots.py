@@ -116,6 +116,33 @@ def mixture_fit() -> None:
     _save(figure, "truncated_mixture_fit")
 
 
+def diffusion() -> None:
+    """The true coefficients, the fitted ones and their errors, and the temperatures."""
+    data = read("diffusion_fit")
+    setting, fit = data["setting"][0], data["fit"][0]
+    figure, axes = plt.subplots(1, 4, figsize=(15, 3.6))
+    truth, theta, errors = (np.array(a) for a in (setting["truth"], fit["theta"], fit["errors"]))
+    side = round(len(truth) ** 0.5)
+    shades = {"vmin": truth.min(), "vmax": truth.max(), "cmap": "viridis"}
+    maps = {
+        "log kappa, truth": (truth, shades),
+        "log kappa, fitted": (theta, shades),
+        "error / standard error": (
+            (theta - truth) / errors,
+            {"cmap": "RdBu", "vmin": -3, "vmax": 3},
+        ),
+    }
+    for axis, (title, (values, options)) in zip(axes, maps.items(), strict=False):
+        shown = axis.imshow(values.reshape(side, side), origin="lower", **options)
+        figure.colorbar(shown, ax=axis, shrink=0.8)
+        axis.set(title=title, xticks=[], yticks=[])
+    u = np.array(setting["temperatures"])
+    shown = axes[-1].imshow(u, origin="lower", cmap="magma")
+    figure.colorbar(shown, ax=axes[-1], shrink=0.8)
+    axes[-1].set(title="temperature, all sources", xticks=[], yticks=[])
+    _save(figure, "diffusion_fit")
+
+
 def _save(figure: Any, name: str, bottom: float = 0.0) -> None:
     figure.tight_layout(rect=(0, bottom, 1, 1))
     figure.savefig(RESULTS / f"{name}.png", dpi=110)
@@ -127,6 +154,7 @@ def main() -> None:
     relative()
     rosenbrock()
     mixture_fit()
+    diffusion()
 
 
 if __name__ == "__main__":

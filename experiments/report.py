@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from experiments.findings import Rates, findings, microseconds, off, short
+from experiments.findings import Rates, findings, off
 from experiments.methods import METHODS, PAIRS, label
 from experiments.records import RESULTS, Record, read
+from experiments.report_sparse import diffusion, peers
+from experiments.wording import microseconds, picture, quartiles, short, table
 
 REPORT = "experiments/results/REPORT.md"
 FILES = (
@@ -14,23 +14,11 @@ FILES = (
     "vmap_cost",
     "call_overhead",
     "host_executors",
+    "diffusion_fit",
+    "sparse_peers",
     "adjoint_rosenbrock",
     "truncated_mixture_fit",
 )
-
-
-def table(head: list[str], rows: list[list[Any]]) -> str:
-    lines = ["| " + " | ".join(map(str, row)) + " |" for row in [head, ["---"] * len(head), *rows]]
-    return "\n".join(lines) + "\n"
-
-
-def picture(text: str, name: str) -> str:
-    return f"\n![{text}]({name}.png)\n\n"
-
-
-def quartiles(ratio: Record) -> str:
-    low, middle, high = (short(ratio[key], 3) for key in ("q1", "median", "q3"))
-    return f"{middle} ({low} to {high})"
 
 
 def setting() -> str:
@@ -275,7 +263,8 @@ def _posted(setting: Record, fits: list[Record]) -> str:
 
 def main() -> None:
     parts = ["# Experiments\n", findings(), setting()]
-    parts += [throughput(), vmap_cost(), overhead(), executors(), rosenbrock(), fit()]
+    parts += [throughput(), vmap_cost(), overhead(), executors()]
+    parts += [diffusion(), peers(), rosenbrock(), fit()]
     (RESULTS / "REPORT.md").write_text("\n".join(parts))
 
 

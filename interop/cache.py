@@ -32,12 +32,13 @@ class Cache:
 
     Attributes:
         size: how many results are kept; beyond that the least recently used goes.
+        computed: how many were computed so far, because they were not there.
     """
 
     def __init__(self, size: int) -> None:
         if size < 0:
             raise ArgumentError(f"Cache: the size is {size}; expected 0 or more")
-        self.size = size
+        self.size, self.computed = size, 0
         self._kept: OrderedDict[Any, Future[Any]] = OrderedDict()
         self._lock = Lock()
 
@@ -57,6 +58,7 @@ class Cache:
             mine = found is None
             if found is None:
                 found = self._kept[key] = Future()
+                self.computed += 1
             self._kept.move_to_end(key)
             while len(self._kept) > self.size:
                 self._kept.popitem(last=False)

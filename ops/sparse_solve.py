@@ -110,9 +110,8 @@ def _check_indices(n: int, **indices: np.ndarray) -> None:
             raise ArgumentError(
                 f"{sparse_solve.label}: {name} has dtype {index.dtype}; expected integers"
             )
-        wrong = np.argwhere((index < 0) | (index >= n))
-        if len(wrong):
-            sample, place = wrong[0]
+        if index.size and not 0 <= index.min() <= index.max() < n:
+            sample, place = np.argwhere((index < 0) | (index >= n))[0]
             raise OutOfRangeError(
                 f"{sparse_solve.label}: {name}[{place}] is {index[sample, place]} in sample "
                 f"{sample}; expected 0 to {n - 1}"

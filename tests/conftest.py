@@ -4,9 +4,11 @@ float64 in JAX, and one thread for each test process.  A test that is a cell of 
 table, and whose row has a limit there, must raise the error of that limit.
 """
 
+import gc
 import importlib.util
 import os
 import re
+from collections import Counter
 
 os.environ.setdefault("JAX_ENABLE_X64", "1")
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -16,6 +18,9 @@ import pytest  # noqa: E402
 from tests.conformance import SIDES, Record, cell_of  # noqa: E402
 
 RECORD = Record()
+# Rows with the rules of another row and one more step: `make test` runs two of the tests of
+# each of their cells, `make test-all` runs all.
+ALIKE, ENOUGH = ("truncated_mixture_log_weights", "truncated_mixture_weights"), 2
 
 
 def pytest_addoption(parser):
@@ -24,6 +29,25 @@ def pytest_addoption(parser):
 
 def pytest_configure(config):
     config.addinivalue_line("markers", "conformance(line): a cell of the conformance table")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items):
+    seen = Counter()
+    for item in items:
+        cell = cell_of(item)
+        if cell and cell[2].name in ALIKE:
+            line, side, row = cell
+            seen[line, side, row.name] += 1
+            if seen[line, side, row.name] > ENOUGH:
+                item.add_marker("slow")
+
+
+def pytest_collection_finish():
+    # tracing makes objects by the million, and a full collection looks at all that is imported
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 20)
 
 
 def limit_of(item):
