@@ -30,13 +30,13 @@ from experiments.harness import Recorder, interleave, ratio, wait
 
 SEED, REFINEMENTS, TIGHT = 0, 4, 1e-13
 ITERATIVE = "torchsparsegradutils"
-Method = Callable[[np.ndarray], tuple[Any, Any, Any]]  # of the entries: x and both gradients
+Method = Callable[[np.ndarray], tuple[Any, ...]]  # of the entries: x and both gradients
 
 
 def by_hand(g: np.ndarray, b: np.ndarray) -> Method:
     """SciPy with the adjoint by hand: what all others are compared with."""
 
-    def method(values: np.ndarray) -> tuple[Any, Any, Any]:
+    def method(values: np.ndarray) -> tuple[Any, ...]:
         factors = splu(coo_array((values, (ROWS, COLS))).tocsc())
         x, adjoint = factors.solve(b), factors.solve(g, "T")
         return x, -adjoint[ROWS] * x[COLS], adjoint
@@ -47,7 +47,7 @@ def by_hand(g: np.ndarray, b: np.ndarray) -> Method:
 def in_torch(solve: Callable[[Any, Any], Any], g: np.ndarray, b: np.ndarray) -> Method:
     weights, load = torch.from_numpy(g), torch.from_numpy(b).requires_grad_()
 
-    def method(values: np.ndarray) -> tuple[Any, Any, Any]:
+    def method(values: np.ndarray) -> tuple[Any, ...]:
         leaf = torch.from_numpy(values).requires_grad_()
         x = solve(leaf, load)
         return x.detach(), *torch.autograd.grad((weights * x).sum(), (leaf, load))
@@ -62,7 +62,7 @@ def in_jax(solve: Callable[[Any, Any], Any], g: np.ndarray, b: np.ndarray) -> Me
 
     both = jax.jit(jax.value_and_grad(loss, (0, 1), has_aux=True))
 
-    def method(values: np.ndarray) -> tuple[Any, Any, Any]:
+    def method(values: np.ndarray) -> tuple[Any, ...]:
         (_, x), gradients = both(jnp.asarray(values), jnp.asarray(b))
         return x, *gradients
 
