@@ -33,6 +33,10 @@ class MissingRuleError(TwingradError, NotImplementedError):
     """A derivative was asked for that the op has no rule for."""
 
 
+class GradientError(TwingradError, AssertionError):
+    """A gradient that failed its check; the message is the whole report."""
+
+
 class ExportError(TwingradError, NotImplementedError):
     """A program was exported for a place where one of its ops cannot run."""
 
