@@ -11,6 +11,7 @@ from twingrad.interop.differences import complex_step, finite_difference
 from twingrad.interop.errors import (
     ArgumentError,
     ExportError,
+    GradientError,
     MissingRuleError,
     OutOfRangeError,
     RuleError,
@@ -29,6 +30,7 @@ __all__ = [
     "ArgumentError",
     "Cache",
     "ExportError",
+    "GradientError",
     "Host",
     "MissingRuleError",
     "Op",

@@ -136,7 +136,7 @@ def elsewhere(op, raw, raw_ct):
     return [np.asarray(g) for g in found]
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def other_process():
     with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
         yield pool

@@ -97,7 +97,7 @@ def elsewhere(op, raw, raw_ct):
     return [x.grad.numpy() for x in leaves]
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def other_process():
     with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
         yield pool

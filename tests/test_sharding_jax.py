@@ -179,7 +179,7 @@ def test_a_sharded_host_result_is_not_taken_for_a_replicated_one():
     assert "out_specs" in measured("Auto|claim")["claim"]
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def rows(tmp_path_factory):
     path = tmp_path_factory.mktemp("sharding") / "found"
     run_python(f"run_rows({str(path)!r})")

@@ -78,7 +78,7 @@ def work(rank, port, path):
     torch.distributed.destroy_process_group()
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def results(tmp_path_factory):
     path = tmp_path_factory.mktemp("sharding") / "found"
     with socket.socket() as free:

@@ -222,7 +222,7 @@ fault(
 fault(
     right.moments,
     "first output left out",
-    (NOT_SUMMED, TERM),
+    ("zero gradient", TERM),
     "x",
     setter(0, lambda xp, g, ct, y, x: 2 * x * ct[1][..., None]),
 )

@@ -160,13 +160,13 @@ def layouts(subject: Any, setting: Setting) -> Iterator[Finding]:
     """torch: cotangents of stride 0, as sum() makes them, and sliced ones."""
     if subject.name != "torch":
         return
-    from twingrad.interop.check.torch_side import _tensor, strided
+    from twingrad.interop.check.torch_side import strided, tensor
 
     inputs = setting.points[0]
     outputs = subject.value(*inputs)
     if not any(np.size(y) > 1 for y in outputs):
         return
-    x, ct = [_tensor(a) for a in inputs], random_like(setting.rng, outputs)
+    x, ct = [tensor(a) for a in inputs], random_like(setting.rng, outputs)
     for kind in ("expanded", "sliced"):
         given = strided(ct, kind)
         found = subject.pull(given, x)

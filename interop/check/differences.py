@@ -28,23 +28,33 @@ def derivative(f: Callable[[float], np.ndarray], scale: float, eps: float) -> tu
     """
     with np.errstate(all="ignore"):
         rows: list[list[np.ndarray]] = []
-        best = worst = None
-        for level in range(LEVELS):
-            h = FIRST * scale / SHRINK**level
+        steps = [FIRST * scale / SHRINK**level for level in range(LEVELS)]
+        best = worst = step = None
+        for level, h in enumerate(steps):
             high, low = f(h), f(-h)
             row = [(high - low) / (2 * h)]
             rounding = eps * np.maximum(np.abs(high), np.abs(low)) / h
             if best is None:
-                best, worst = np.full(row[0].shape, np.nan), np.full(row[0].shape, np.inf)
+                best, worst, step = (np.full(row[0].shape, v) for v in (np.nan, np.inf, h))
             for j in range(1, level + 1):
                 power = SHRINK ** (2 * j)
                 row.append((power * row[j - 1] - rows[-1][j - 1]) / (power - 1))
                 error = np.maximum(np.abs(row[j] - row[j - 1]), np.abs(row[j] - rows[-1][j - 1]))
                 error = np.where(np.isfinite(error), error, np.inf) + rounding
                 better = error < worst
-                best, worst = np.where(better, row[j], best), np.where(better, error, worst)
+                best, worst, step = (
+                    np.where(better, new, old)
+                    for new, old in ((row[j], best), (error, worst), (h, step))
+                )
             rows.append(row)
-    return best, worst
+        return best, np.maximum(worst, _noise(rows, steps, best) / step)
+
+
+def _noise(rows: list[list[np.ndarray]], steps: list[float], best: Any) -> np.ndarray:
+    """The noise of f itself, seen in the smallest steps: neighbours may agree by chance."""
+    last = [np.abs(rows[k][1] - best) * steps[k] for k in range(LEVELS - 3, LEVELS)]
+    found = np.max(last, axis=0)
+    return np.where(np.isfinite(found), found, 0.0)
 
 
 def jacobian(

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from twingrad.interop.check.arrays import (
+    count,
     flat,
     flat_all,
     moves,
@@ -34,7 +35,8 @@ Shrinks = Sequence[Callable[[Arrays], Arrays | None]]  # to smaller or rounder i
 class Setting:
     """What is checked: names and points of the inputs, and the random numbers.
 
-    `scaled` are points far away, very small and very large ones.
+    `scaled` are points far away, very small and very large ones.  `kept` is what was computed
+    already: Jacobians by differences, and examples.
     """
 
     label: str
@@ -42,6 +44,7 @@ class Setting:
     points: list[Arrays]
     scaled: list[Arrays]
     seed: int
+    kept: dict[Any, Any] = field(default_factory=dict)
 
     @property
     def rng(self) -> np.random.Generator:
@@ -65,7 +68,9 @@ def by_hand(subject: Subject, kind: str, inputs: Arrays, outputs: Arrays) -> lis
     if kind == "vjp":
         rows = [subject.vjp(ct, *inputs) for ct in units(outputs, dual=True)]
         return [
-            np.stack([flat(row[i], dual=True) for row in rows]) if moves(x) else None
+            np.reshape([flat(row[i], dual=True) for row in rows], (len(rows), count(x)))
+            if moves(x)
+            else None
             for i, x in enumerate(inputs)
         ]
     found: list[Any] = []
@@ -99,7 +104,8 @@ def points_of(subject: Subject, kind: str, setting: Setting) -> Iterator[Point]:
         outputs = subject.value(*inputs)
         if not all(np.isfinite(np.asarray(y)).all() for y in outputs):
             continue
-        found = truth(subject, inputs)
+        key = subject.name, id(inputs)
+        found = setting.kept[key] = setting.kept.get(key) or truth(subject, inputs)
         hand = by_hand(subject, kind, inputs, outputs)
         share = relative(inputs)
         yield Point(
@@ -148,7 +154,10 @@ def check_rule(
             said += f"; right for {', '.join(right)}"
         if len(wrong) < len(points):
             said += f"; wrong at {len(wrong)} of {len(points)} points"
-        example = smallest(subject, kind, setting.names, i, wrong[0], shrinks)
+        key = subject.name, i, said
+        if key not in setting.kept:
+            setting.kept[key] = smallest(subject, kind, setting.names, i, wrong[0], shrinks)
+        example = setting.kept[key]
         yield Finding(test, subject.name, FAILED, said, pattern, name, example)
     if passed:
         known = all(np.isfinite(e).all() for p in points for e in p.error if e is not None)

@@ -24,6 +24,20 @@ def zero(e: Evidence) -> Said:
     return None
 
 
+def partly_zero(e: Evidence) -> Said:
+    """Right in some columns, or in scattered entries, and zero in the rest."""
+    left_out = []
+    for hand, true in e.pairs():
+        wrong = ~np.isclose(hand, true, 1e-6, 1e-12 * np.abs(true).max())
+        if not wrong.any() or hand[wrong].any() or not hand.any():
+            return None
+        left_out.append(int(wrong.any(0).sum()))
+    return (
+        f"the gradient of {e.name} is right where it is not zero, but zero for {left_out[0]} of "
+        f"{e.pairs()[0][0].shape[1]} entries"
+    )
+
+
 def not_finite(e: Evidence) -> Said:
     if any(not np.isfinite(hand).all() for hand, _ in e.pairs()):
         return f"the gradient of {e.name} is not finite where the function is smooth"
@@ -76,6 +90,11 @@ def transposed(e: Evidence) -> Said:
         return (
             f"the rule multiplies by J where J^T belongs (gradient of {e.name}), or back to front"
         )
+    if _same_places(e, [true.T for _, true in e.pairs()]):
+        return (
+            f"the gradient of {e.name} runs back to front: entries of J^T stand where those of J "
+            "belong (J in place of J^T, or a sum that runs the other way)"
+        )
     shape = np.shape(e.points[0].inputs[e.argument])
     if len(shape) >= 2 and shape[-1] != 1 and shape[-2] != 1:
         found = [_axes(true, shape, transpose=True) for _, true in e.pairs()]
@@ -98,8 +117,7 @@ def diagonal(e: Evidence) -> Said:
     if not all(_off_diagonal(true).any() for _, true in pairs):
         return None
     said = (
-        f"cross terms are dropped: every d out[i] / d {e.name}[j] is zero; "
-        f"d out[i] / d {e.name}[i]"
+        f"cross terms are dropped: every d out[i] / d {e.name}[j] is zero; d out[i] / d {e.name}[i]"
     )
     if e.explains([np.diag(np.diag(true)) for _, true in pairs]):
         return f"{said} is right"
@@ -213,6 +231,8 @@ _MOVES: dict[str, Callable[[np.ndarray, int], np.ndarray]] = {
 def _same_places(e: Evidence, moved: list[np.ndarray]) -> bool:
     """Whether the entries that are not zero are those of a moved Jacobian, and of no other."""
     for (hand, true), other in zip(e.pairs(), moved, strict=True):
+        if other.shape != hand.shape:
+            return False
         live = [np.abs(m) > 1e-9 * np.abs(m).max() for m in (hand, true, other)]
         if (live[0] == live[1]).all() or not (live[0] == live[2]).all():
             return False
@@ -268,6 +288,7 @@ ORDER: dict[str, Pattern] = {
     "right for one, wrong for another: swapped": swapped,
     "cross terms dropped": diagonal,
     "broadcast not summed": broadcast,
+    "zero gradient ": partly_zero,
     "transpose": transposed,
     "wrong axis": axis,
     "factor of an input": lambda e: factor(e, outputs=False),

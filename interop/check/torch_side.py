@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import torch
 
-from twingrad.interop.check.arrays import moves
 from twingrad.interop.check.subject import Arrays, Unsupported, as_tuple, scaled
 from twingrad.interop.errors import MissingRuleError
 from twingrad.interop.op import Op
@@ -37,7 +36,7 @@ def make(target: Any, static: dict[str, Any]) -> TorchSubject:
     return TorchSubject(target, static)
 
 
-def _tensor(x: Any) -> torch.Tensor:
+def tensor(x: Any) -> torch.Tensor:
     """A tensor of the array, also where it is not writable or is bfloat16."""
     x = np.asarray(x)
     if x.dtype.name == "bfloat16":
@@ -65,10 +64,10 @@ class TorchSubject:
         self.call = lambda *x: as_tuple(function(*x, **static))
 
     def value(self, *inputs: Any) -> Arrays:
-        return tuple(_array(y) for y in self.call(*map(_tensor, inputs)))
+        return tuple(_array(y) for y in self.call(*map(tensor, inputs)))
 
     def vjp(self, ct: Arrays, *inputs: Any) -> Arrays:
-        return self.pull([_tensor(c).conj() for c in ct], [_tensor(x) for x in inputs])
+        return self.pull([tensor(c).conj() for c in ct], [tensor(x) for x in inputs])
 
     def pull(self, ct: list[torch.Tensor], x: list[torch.Tensor]) -> Arrays:
         """The gradients for cotangents in torch's own convention and any layout."""
@@ -97,7 +96,7 @@ class TorchSubject:
         return _explained(run)
 
     def jvp(self, tangents: Arrays, *inputs: Any) -> Arrays:
-        x, t = [_tensor(a) for a in inputs], [_tensor(a) for a in tangents]
+        x, t = [tensor(a) for a in inputs], [tensor(a) for a in tangents]
         return tuple(_array(y) for y in _explained(lambda: self._push(x, t)))
 
     def _push(self, x: Any, t: Any) -> Any:
@@ -106,11 +105,11 @@ class TorchSubject:
         return torch.func.jvp(f, tuple(x[i] for i in which), tuple(t[i] for i in which))[1]
 
     def second(self, nesting: str, ct: Arrays, v: Arrays, w: Arrays, *inputs: Any) -> Arrays:
-        x = [_tensor(a) for a in inputs]
+        x = [tensor(a) for a in inputs]
         which = [i for i, a in enumerate(x) if _floating(a)]
         f, at = _of(self.call, x, which), tuple(x[i] for i in which)
-        along, other = (tuple(_tensor(d[i]) for i in which) for d in (v, w))
-        conj = tuple(_tensor(c).conj() for c in ct)
+        along, other = (tuple(tensor(d[i]) for i in which) for d in (v, w))
+        conj = tuple(tensor(c).conj() for c in ct)
 
         def pull(*a: Any) -> Any:
             return torch.func.vjp(f, *a)[1](conj)
@@ -147,7 +146,7 @@ class TorchSubject:
         )
 
     def mapped(self, ct: Arrays, *inputs: Any) -> tuple[Arrays, Arrays]:
-        x, c = [_tensor(a) for a in inputs], tuple(_tensor(a).conj() for a in ct)
+        x, c = [tensor(a) for a in inputs], tuple(tensor(a).conj() for a in ct)
 
         def run() -> Any:
             values = torch.func.vmap(self.call)(*x)
@@ -159,12 +158,25 @@ class TorchSubject:
             _array(next(gradients).conj()) if _floating(a) else None for a in x
         )
 
+    def changed(self, ct: Arrays, *inputs: Any) -> list[int | str]:
+        """Which inputs, or the cotangent, are others after a call."""
+        x, c = [tensor(a) for a in inputs], [tensor(a).conj().clone() for a in ct]
+        before = [a.clone() for a in (*x, *c)]
+        given = [a.detach().requires_grad_() if _floating(a) else a for a in x]
+        outs = [y for y in self.call(*given) if y.requires_grad]
+        if outs:
+            leaves = [a for a in given if a.requires_grad]
+            torch.autograd.grad(outs, leaves, c[: len(outs)], allow_unused=True)
+        same = [torch.equal(a, b) for a, b in zip((*x, *c), before, strict=True)]
+        found: list[int | str] = [i for i in range(len(x)) if not same[i]]
+        return found if all(same[len(x) :]) else [*found, "the cotangent"]
+
     def _functional(self, ct: Any, *x: Any) -> Any:
         which = [i for i, a in enumerate(x) if _floating(a)]
         return torch.func.vjp(_of(self.call, x, which), *[x[i] for i in which])[1](ct)
 
     def compiled(self, ct: Arrays, *inputs: Any) -> Arrays:
-        x, c = [_tensor(a) for a in inputs], tuple(_tensor(a).conj() for a in ct)
+        x, c = [tensor(a) for a in inputs], tuple(tensor(a).conj() for a in ct)
         torch.compiler.reset()
         run = torch.compile(self._functional, backend="aot_eager", fullgraph=True)
         found = iter(_explained(lambda: run(c, *x)))
@@ -185,8 +197,21 @@ class TorchSubject:
         return TorchSubject(type("Marked", (target,), methods), self.static)
 
     def raw(self, ct: Arrays, *inputs: Any) -> list[tuple[tuple[int, ...], str] | None]:
-        found = self._gradients([_tensor(c) for c in ct], [_tensor(x) for x in inputs])
-        return [None if g is None else (tuple(g.shape), _dtype(g)) for g in found]
+        c, x = [tensor(a) for a in ct], [tensor(a) for a in inputs]
+        target, seen = self.target, []
+        if not (isinstance(target, type) and issubclass(target, torch.autograd.Function)):
+            found = self._gradients(c, x)
+            return [None if g is None else (tuple(g.shape), _dtype(g)) for g in found]
+
+        # torch sums a gradient of a wrong shape, and casts one of a wrong dtype, in silence
+        def backward(ctx: Any, *given: Any) -> Any:
+            seen[:] = as_tuple(target.backward(ctx, *given))
+            return tuple(seen) if len(seen) > 1 else seen[0]
+
+        watched = type("Watched", (target,), {"backward": staticmethod(backward)})
+        TorchSubject(watched, self.static)._gradients(c, x)
+        seen += [None] * (len(x) - len(seen))
+        return [None if g is None else (tuple(g.shape), _dtype(g)) for g in seen[: len(x)]]
 
 
 def _dtype(x: torch.Tensor) -> str:
@@ -229,11 +254,8 @@ def strided(ct: Arrays, kind: str) -> list[torch.Tensor]:
     found = []
     for c in map(np.asarray, ct):
         if kind == "expanded":
-            found.append(torch.full((), 0.7, dtype=_tensor(c).dtype).expand(c.shape))
+            found.append(torch.full((), 0.7, dtype=tensor(c).dtype).expand(c.shape))
         else:
-            wide = _tensor(np.stack([c, np.full_like(c, 9.0)], -1))
+            wide = tensor(np.stack([c, np.full_like(c, 9.0)], -1))
             found.append(wide[..., 0])
     return found
-
-
-__all__ = ["TorchSubject", "make", "moves", "strided"]
