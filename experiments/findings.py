@@ -6,6 +6,7 @@ import numpy as np
 
 from experiments.methods import PAIRS
 from experiments.records import Record, read
+from experiments.report_check import gradient_check_finding
 from experiments.report_sparse import diffusion_finding, peers_finding
 from experiments.wording import short, spread
 
@@ -159,6 +160,7 @@ def findings() -> str:
         _compile_times(),
         diffusion_finding(),
         peers_finding(),
+        gradient_check_finding(),
         _rosenbrock(),
         _fit(),
     ]

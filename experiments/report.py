@@ -5,6 +5,7 @@ from __future__ import annotations
 from experiments.findings import Rates, findings, off
 from experiments.methods import METHODS, PAIRS, label
 from experiments.records import RESULTS, Record, read
+from experiments.report_check import gradient_check
 from experiments.report_sparse import diffusion, peers
 from experiments.wording import microseconds, picture, quartiles, short, table
 
@@ -16,6 +17,7 @@ FILES = (
     "host_executors",
     "diffusion_fit",
     "sparse_peers",
+    "gradient_check",
     "adjoint_rosenbrock",
     "truncated_mixture_fit",
 )
@@ -264,7 +266,7 @@ def _posted(setting: Record, fits: list[Record]) -> str:
 def main() -> None:
     parts = ["# Experiments\n", findings(), setting()]
     parts += [throughput(), vmap_cost(), overhead(), executors()]
-    parts += [diffusion(), peers(), rosenbrock(), fit()]
+    parts += [diffusion(), peers(), gradient_check(), rosenbrock(), fit()]
     (RESULTS / "REPORT.md").write_text("\n".join(parts))
 
 

@@ -7,6 +7,8 @@ import numpy as np
 from experiments.records import Record, read
 from experiments.wording import picture, quartiles, short, spread, table
 
+COSTS = ["", "value, ms", "value and gradient, ms", "ratio (quartiles)", "factorisations"]
+COSTS += ["from differences"]
 FRAMEWORKS = {"torch": "torch.optim.LBFGS", "jax": "optax.lbfgs, jitted"}
 
 
@@ -15,10 +17,23 @@ def _off(fit: Record, truth: list[float]) -> float:
     return float(np.abs((np.array(fit["theta"]) - truth) / fit["errors"]).max())
 
 
+def _gradient_costs(data: dict[str, list[Record]]) -> list[list[object]]:
+    """Rows: what the gradient costs in each framework."""
+    return [
+        [
+            "torch, eager" if cost["framework"] == "torch" else "JAX, jitted",
+            *[short(1e3 * cost[key]["median_s"], 3) for key in ("value", "both")],
+            quartiles(cost["ratio"]),
+            cost["factorised"],
+            f"{cost['from_differences']:.0e}",
+        ]
+        for cost in data["cost"]
+    ]
+
+
 def diffusion() -> str:
     data = read("diffusion_fit")
     setting, fits = data["setting"][0], data["fit"]
-    costs = {r["framework"]: r for r in data["cost"]}
     rows = [
         [
             FRAMEWORKS[fit["framework"]],
@@ -31,16 +46,7 @@ def diffusion() -> str:
         for fit in fits
     ]
     head = ["optimiser", "loss", "largest error / standard error", "values and gradients"]
-    times = [
-        [
-            "torch, eager" if name == "torch" else "JAX, jitted",
-            *[short(1e3 * cost[key]["median_s"], 3) for key in ("value", "both")],
-            quartiles(cost["ratio"]),
-            cost["factorised"],
-            f"{cost['from_differences']:.0e}",
-        ]
-        for name, cost in costs.items()
-    ]
+    times = _gradient_costs(data)
     count = len(setting["truth"])
     return (
         "## Fitting diffusion coefficients through a sparse solve\n\n"
@@ -58,18 +64,7 @@ def diffusion() -> str:
         + picture("coefficients, and the temperatures", "diffusion_fit")
         + f"What the gradient in all {count} coefficients costs, each time with another matrix. "
         "Value and gradient share one factorisation. The last column is the distance from "
-        "central differences, relative to the largest entry.\n\n"
-        + table(
-            [
-                "",
-                "value, ms",
-                "value and gradient, ms",
-                "ratio (quartiles)",
-                "factorisations",
-                "from differences",
-            ],
-            times,
-        )
+        "central differences, relative to the largest entry.\n\n" + table(COSTS, times)
     )
 
 

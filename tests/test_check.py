@@ -111,6 +111,22 @@ def test_the_ops_pass_for_200_seeds(row):
         assert report.passed, str(report)
 
 
+def test_the_posted_gradients_are_named():
+    pytest.importorskip("torch")
+    from experiments.posted_gradients import POSTED
+
+    found = {}
+    for title, (function, draw, names) in POSTED.items():
+        report = check(function, draw=draw, names=names)
+        found[title] = {(f.argument, f.pattern) for f in report.failures}
+        if title == "truncated mixture weights":
+            assert "the gradient of s is 1/s times what it should be" in str(report)
+    crossed = {(name, "cross terms dropped") for name in ("m", "s", "p")}
+    assert crossed <= found["truncated mixture weights"]
+    assert found["external function"] == {(None, "second order only")}
+    assert (None, "not pure") in found["external function with noise"]
+
+
 def test_the_report_prints_and_goes_to_json():
     case = WRONG_OPS[0]
     report = check(case.make(), draw=case.draw)

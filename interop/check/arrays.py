@@ -29,12 +29,14 @@ def flat(x: Any, dual: bool = False) -> np.ndarray:
     x = np.asarray(x)
     if x.dtype.kind == "c":
         return np.concatenate([x.real.ravel(), (-x.imag if dual else x.imag).ravel()])
-    return x.ravel().astype(float)
+    found: np.ndarray = x.ravel().astype(float)
+    return found
 
 
 def count(x: Any) -> int:
+    """How many real numbers `flat` makes of it."""
     x = np.asarray(x)
-    return x.size * (2 if x.dtype.kind == "c" else 1)
+    return int(x.size) * (2 if x.dtype.kind == "c" else 1)
 
 
 def unflat(v: np.ndarray, like: Any, dual: bool = False) -> np.ndarray:
@@ -47,10 +49,12 @@ def unflat(v: np.ndarray, like: Any, dual: bool = False) -> np.ndarray:
 
 
 def flat_all(xs: Sequence[Any], dual: bool = False) -> np.ndarray:
+    """`flat` of several, one after the other."""
     return np.concatenate([np.zeros(0), *(flat(x, dual) for x in xs)])
 
 
 def unflat_all(v: np.ndarray, like: Sequence[Any], dual: bool = False) -> Arrays:
+    """The inverse of `flat_all`."""
     ends = np.cumsum([count(x) for x in like])
     parts = np.split(v, ends[:-1]) if len(like) else []
     return tuple(unflat(part, x, dual) for part, x in zip(parts, like, strict=True))

@@ -41,6 +41,7 @@ def guarded(test: str, subject: Subject, run: Any) -> Iterator[Finding]:
 def verdict(
     test: str, subject: Subject, fine: bool, message: str, pattern: str, name: str | None = None
 ) -> Finding:
+    """A finding that passes where `fine`, and otherwise says why not."""
     if fine:
         return Finding(test, subject.name, PASSED)
     return Finding(test, subject.name, FAILED, message, pattern, name)
@@ -58,7 +59,8 @@ def purity(subject: Subject, setting: Setting) -> Iterator[Finding]:
         subject,
         fine,
         "three calls with the same inputs gave different results: the value or the rule draws "
-        "random numbers, or keeps something between calls",
+        "random numbers, or keeps something between calls. Nothing else can be told; give it its "
+        "draws or its generator as an input",
         "not pure",
     )
     yield from _unchanged(eager, setting, ct)
@@ -118,6 +120,7 @@ def shapes_and_dtypes(subject: Subject, setting: Setting) -> Iterator[Finding]:
 
 
 def cast(x: Any, dtype: str) -> Any:
+    """The array in another precision; integers stay."""
     x = np.asarray(x)
     if x.dtype.kind == "c":
         return x.astype({"float64": "complex128", "float32": "complex64"}[dtype])
@@ -158,19 +161,14 @@ def digits(subject: Subject, setting: Setting) -> Iterator[Finding]:
 
 def layouts(subject: Any, setting: Setting) -> Iterator[Finding]:
     """torch: cotangents of stride 0, as sum() makes them, and sliced ones."""
-    if subject.name != "torch":
-        return
-    from twingrad.interop.check.torch_side import strided, tensor
-
+    pull = getattr(subject, "pull_in_layout", None)
     inputs = setting.points[0]
     outputs = subject.value(*inputs)
-    if not any(np.size(y) > 1 for y in outputs):
+    if pull is None or not any(np.size(y) > 1 for y in outputs):
         return
-    x, ct = [tensor(a) for a in inputs], random_like(setting.rng, outputs)
+    ct = random_like(setting.rng, outputs)
     for kind in ("expanded", "sliced"):
-        given = strided(ct, kind)
-        found = subject.pull(given, x)
-        want = subject.pull([c.contiguous().clone() for c in given], x)
+        found, want = pull(kind, ct, *inputs)
         yield verdict(
             f"{kind} cotangent",
             subject,
@@ -246,6 +244,7 @@ def _first(subject: Subject, ct: Arrays, inputs: tuple[Any, ...]) -> Arrays:
 
 
 def compiled_is_eager(subject: Subject, setting: Setting) -> Iterator[Finding]:
+    """The gradient by the functional transform, compiled, against the eager one."""
     inputs = setting.points[0]
     ct = random_like(setting.rng, subject.value(*inputs))
     share = off(subject.compiled(ct, *inputs), subject.vjp(ct, *inputs))

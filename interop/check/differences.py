@@ -29,7 +29,9 @@ def derivative(f: Callable[[float], np.ndarray], scale: float, eps: float) -> tu
     with np.errstate(all="ignore"):
         rows: list[list[np.ndarray]] = []
         steps = [FIRST * scale / SHRINK**level for level in range(LEVELS)]
-        best = worst = step = None
+        best: Any = None
+        worst: Any = None
+        step: Any = None
         for level, h in enumerate(steps):
             high, low = f(h), f(-h)
             row = [(high - low) / (2 * h)]

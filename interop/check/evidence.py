@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from twingrad.interop.check.arrays import entry_name, flat, flat_all
+from twingrad.interop.check.arrays import entry_name, flat
 
 
 @dataclass(frozen=True)
@@ -35,14 +35,16 @@ class Point:
             return np.zeros((0, 0), bool)
         known = np.isfinite(self.true[i]) & np.isfinite(self.error[i])
         off = np.abs(self.hand[i] - self.true[i])
-        return known & ~(off <= self.allowed[i])
+        found: np.ndarray = known & ~(off <= self.allowed[i])
+        return found
 
 
 @dataclass(frozen=True)
 class Evidence:
     """What is known of one wrong input: `points` that show it, and the names.
 
-    `anywhere` has those at very small and very large inputs, too.  `truth(inputs)` gives the Jacobians at other inputs, by differences.
+    `anywhere` has those at very small and very large inputs, too.  `truth(inputs)` gives the
+    Jacobians at other inputs, by differences.
     """
 
     names: tuple[str, ...]
@@ -53,7 +55,13 @@ class Evidence:
 
     @property
     def name(self) -> str:
+        """Of the input."""
         return self.names[self.argument]
+
+    @property
+    def outputs(self) -> list[np.ndarray]:
+        """At the first point."""
+        return [np.asarray(y) for y in self.points[0].outputs]
 
     def pairs(self, argument: int | None = None) -> list[tuple[np.ndarray, np.ndarray]]:
         """(hand, true) of one input, at each point."""
@@ -104,7 +112,3 @@ def entry_of(point: Point, names: tuple[str, ...], i: int, row: int, column: int
             return f"d {out}{entry_name(row, y)} / d {names[i]}{entry_name(column, x)}"
         row -= size
     raise IndexError(row)
-
-
-def outputs_of(point: Point) -> np.ndarray:
-    return flat_all(point.outputs)

@@ -48,10 +48,12 @@ class Setting:
 
     @property
     def rng(self) -> np.random.Generator:
+        """A new generator from the seed."""
         return np.random.default_rng(self.seed)
 
 
 def relative(inputs: Arrays) -> float:
+    """How far a right rule may be off, for the coarsest input."""
     found = [RELATIVE.get(np.asarray(x).dtype.name, LOW) for x in inputs if moves(x)]
     return max(found, default=RELATIVE["float64"])
 
@@ -87,6 +89,7 @@ def by_hand(subject: Subject, kind: str, inputs: Arrays, outputs: Arrays) -> lis
 
 
 def truth(subject: Subject, inputs: Arrays) -> list[Any]:
+    """The Jacobian in each input and its errors, by differences."""
     return jacobian(subject.value, inputs, rounding(inputs))
 
 
@@ -100,6 +103,7 @@ def allowed(true: Any, error: Any, share: float) -> np.ndarray:
 
 
 def points_of(subject: Subject, kind: str, setting: Setting) -> Iterator[Point]:
+    """Both Jacobians at every point where the value is finite."""
     for inputs in (*setting.points, *setting.scaled):
         outputs = subject.value(*inputs)
         if not all(np.isfinite(np.asarray(y)).all() for y in outputs):
@@ -114,7 +118,7 @@ def points_of(subject: Subject, kind: str, setting: Setting) -> Iterator[Point]:
             [None if f is None else h for f, h in zip(found, hand, strict=True)],
             [None if f is None else f[0] for f in found],
             [None if f is None else f[1] for f in found],
-            [None if f is None else allowed(*f, share) for f in found],
+            [None if f is None else allowed(f[0], f[1], share) for f in found],
         )
 
 
@@ -131,38 +135,44 @@ def check_rule(
     if not points:
         yield Finding(test, subject.name, UNSUPPORTED, "the value is finite at no point")
         return
-    passed = True
-    for i, name in enumerate(setting.names):
-        wrong = [p for p in points if p.wrong(i).any()]
-        if not wrong:
-            continue
-        passed = False
-        evidence = Evidence(
-            setting.names,
-            i,
-            [p for p in wrong if _near(p, setting)] or wrong,
-            wrong,
-            lambda x: [None if f is None else f[0] for f in truth(subject, x)],
-        )
-        pattern, said = diagnose(evidence)
+    wrong = [i for i in range(len(setting.names)) if any(p.wrong(i).any() for p in points)]
+    for i in wrong:
         right = [
-            other
-            for j, other in enumerate(setting.names)
-            if moves(points[0].inputs[j]) and not any(p.wrong(j).any() for p in points)
+            n for j, n in enumerate(setting.names) if j not in wrong and moves(points[0].inputs[j])
         ]
-        if right:
-            said += f"; right for {', '.join(right)}"
-        if len(wrong) < len(points):
-            said += f"; wrong at {len(wrong)} of {len(points)} points"
-        key = subject.name, i, said
-        if key not in setting.kept:
-            setting.kept[key] = smallest(subject, kind, setting.names, i, wrong[0], shrinks)
-        example = setting.kept[key]
-        yield Finding(test, subject.name, FAILED, said, pattern, name, example)
-    if passed:
+        yield _failure(subject, kind, setting, i, points, right, shrinks)
+    if not wrong:
         known = all(np.isfinite(e).all() for p in points for e in p.error if e is not None)
         note = "" if known else "differences could not decide some entries"
         yield Finding(test, subject.name, PASSED, note)
+
+
+def _failure(
+    subject: Subject,
+    kind: str,
+    setting: Setting,
+    i: int,
+    points: list[Point],
+    right: list[str],
+    shrinks: Shrinks,
+) -> Finding:
+    """What is wrong with the Jacobian in input i."""
+    wrong = [p for p in points if p.wrong(i).any()]
+    evidence = Evidence(
+        setting.names,
+        i,
+        [p for p in wrong if _near(p, setting)] or wrong,
+        wrong,
+        lambda x: [None if f is None else f[0] for f in truth(subject, x)],
+    )
+    pattern, said = diagnose(evidence)
+    said += f"; right for {', '.join(right)}" if right else ""
+    said += f"; wrong at {len(wrong)} of {len(points)} points" if len(wrong) < len(points) else ""
+    key = subject.name, i, said
+    if key not in setting.kept:
+        setting.kept[key] = smallest(subject, kind, setting.names, i, wrong[0], shrinks)
+    test, name = f"{kind} against differences", setting.names[i]
+    return Finding(test, subject.name, FAILED, said, pattern, name, setting.kept[key])
 
 
 def _near(point: Point, setting: Setting) -> bool:
@@ -227,7 +237,7 @@ def check_products(subject: Subject, setting: Setting) -> Iterator[Finding]:
     )
     share = 1e3 * relative(inputs) if relative(inputs) < 1e-6 else relative(inputs)
     found: dict[str, Any] = {}
-    for kind, (a, b), like in (("vjp", pairs[0], outputs), ("jvp", pairs[1], inputs)):
+    for kind, (a, b) in (("vjp", pairs[0]), ("jvp", pairs[1])):
         test = f"{kind} is linear"
         rule = getattr(subject, kind)
         try:

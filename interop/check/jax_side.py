@@ -40,7 +40,7 @@ class JaxSubject:
     def __init__(self, target: Any, static: dict[str, Any], jit: bool = True) -> None:
         self.target, self.static = target, static
         function = bind(target) if isinstance(target, Op) else target
-        self.call = lambda *x: as_tuple(function(*x, **static))
+        self.call: Callable[..., Arrays] = lambda *x: as_tuple(function(*x, **static))
         self._jit: Any = jax.jit if jit else None
         self._made: dict[Any, Any] = {}
 

@@ -8,10 +8,13 @@ ones first, and says so when none fits.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
-from twingrad.interop.check.evidence import Evidence, outputs_of
+from twingrad.interop.check.arrays import flat
+from twingrad.interop.check.evidence import Evidence
+from twingrad.interop.check.patterns_axis import axis, coupling, transposed
 from twingrad.interop.check.patterns_factor import constant, factor
 from twingrad.interop.check.patterns_small import float32, shifted, small
 
@@ -19,6 +22,7 @@ Said = str | None
 
 
 def zero(e: Evidence) -> Said:
+    """No gradient where there is one."""
     if all(not hand.any() for hand, _ in e.pairs()):
         return f"the gradient of {e.name} is zero; the output does depend on it"
     return None
@@ -39,6 +43,7 @@ def partly_zero(e: Evidence) -> Said:
 
 
 def not_finite(e: Evidence) -> Said:
+    """NaN or infinity where differences are finite."""
     if any(not np.isfinite(hand).all() for hand, _ in e.pairs()):
         return f"the gradient of {e.name} is not finite where the function is smooth"
     return None
@@ -47,23 +52,21 @@ def not_finite(e: Evidence) -> Said:
 def _conjugate(e: Evidence, matrix: np.ndarray) -> np.ndarray:
     """The real matrix of the complex conjugate Jacobian: C J C with C = diag(1, -1)."""
     rows = np.concatenate(
-        [np.repeat([1.0, -1.0], y.size) if _complex(y) else np.ones(y.size) for y in _outs(e)]
+        [np.repeat([1.0, -1.0], y.size) if _complex(y) else np.ones(y.size) for y in e.outputs]
     )
     x = np.asarray(e.points[0].inputs[e.argument])
     columns = np.repeat([1.0, -1.0], x.size) if _complex(x) else np.ones(x.size)
-    return rows[:, None] * matrix * columns
+    found: np.ndarray = rows[:, None] * matrix * columns
+    return found
 
 
 def _complex(x: np.ndarray) -> bool:
     return bool(x.dtype.kind == "c")
 
 
-def _outs(e: Evidence) -> list[np.ndarray]:
-    return [np.asarray(y) for y in e.points[0].outputs]
-
-
 def conjugation(e: Evidence) -> Said:
-    if not any(_complex(np.asarray(x)) for x in (*e.points[0].inputs, *_outs(e))):
+    """A complex rule of the other convention."""
+    if not any(_complex(np.asarray(x)) for x in (*e.points[0].inputs, *e.outputs)):
         return None
     if e.explains([_conjugate(e, true) for _, true in e.pairs()]):
         return (
@@ -74,6 +77,7 @@ def conjugation(e: Evidence) -> Said:
 
 
 def swapped(e: Evidence) -> Said:
+    """The gradient of another input."""
     for other, name in enumerate(e.names):
         pairs = [(p.true[other], p.hand[e.argument]) for p in e.points]
         if other == e.argument or any(a is None or a.shape != b.shape for a, b in pairs):
@@ -81,32 +85,6 @@ def swapped(e: Evidence) -> Said:
         if e.explains([a for a, _ in pairs]):
             return f"the gradient of {e.name} is that of {name}: the two are exchanged"
     return None
-
-
-def transposed(e: Evidence) -> Said:
-    if all(true.shape[0] == true.shape[1] > 1 for _, true in e.pairs()) and e.explains(
-        [true.T for _, true in e.pairs()]
-    ):
-        return (
-            f"the rule multiplies by J where J^T belongs (gradient of {e.name}), or back to front"
-        )
-    if _same_places(e, [true.T for _, true in e.pairs()]):
-        return (
-            f"the gradient of {e.name} runs back to front: entries of J^T stand where those of J "
-            "belong (J in place of J^T, or a sum that runs the other way)"
-        )
-    shape = np.shape(e.points[0].inputs[e.argument])
-    if len(shape) >= 2 and shape[-1] != 1 and shape[-2] != 1:
-        found = [_axes(true, shape, transpose=True) for _, true in e.pairs()]
-        if e.explains(found):
-            return f"the gradient of the matrix {e.name} is transposed"
-    return None
-
-
-def _axes(matrix: np.ndarray, shape: tuple[int, ...], transpose: bool) -> np.ndarray:
-    whole = matrix.reshape(len(matrix), *shape)
-    whole = np.swapaxes(whole, -1, -2)
-    return whole.reshape(len(matrix), -1)
 
 
 def diagonal(e: Evidence) -> Said:
@@ -124,7 +102,7 @@ def diagonal(e: Evidence) -> Said:
     if any(_off_diagonal(hand).any() for hand, _ in pairs):
         return None
     rest = e.with_truth([np.diag(np.diag(true)) for _, true in pairs])
-    for look in (lambda e: constant(e, True), lambda e: constant(e, False), *_FACTORS):
+    for look in _FACTORS:
         found = look(rest)
         if found is not None:
             return f"{said} is there, and wrong: {found}"
@@ -137,7 +115,12 @@ def _off_diagonal(matrix: np.ndarray) -> np.ndarray:
     return np.where(np.abs(rest) > 1e-9 * np.abs(matrix).max(), rest, 0.0)
 
 
-_FACTORS = (lambda e: factor(e, outputs=False), lambda e: factor(e, outputs=True))
+_FACTORS: tuple[Callable[[Evidence], Said], ...] = (
+    lambda e: constant(e, sign=True),
+    lambda e: constant(e, sign=False),
+    lambda e: factor(e, outputs=False),
+    lambda e: factor(e, outputs=True),
+)
 
 
 def _rank_one(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
@@ -168,9 +151,9 @@ def normaliser(e: Evidence) -> Said:
     )
 
 
-def _blocks(outputs: tuple[object, ...], delta: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
+def _blocks(outputs: tuple[Any, ...], delta: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
     """The discrepancy whole; or row by row of a matrix output, each with its output."""
-    whole = np.concatenate([np.asarray(y).real.ravel() for y in outputs])
+    whole = np.concatenate([flat(y)[: np.size(y)] for y in outputs])
     first = np.asarray(outputs[0])
     if len(outputs) > 1 or first.ndim < 2 or len(whole) != len(delta):
         return [(delta, whole)] if len(whole) == len(delta) else []
@@ -184,7 +167,8 @@ def broadcast(e: Evidence) -> Said:
     for hand, true in e.pairs():
         if true.shape[0] <= true.shape[1] or true.shape[0] < 2:
             return None
-        live, right = np.abs(true).max(1) > 0, np.isclose(hand, true, 1e-6, 1e-12).all(1)
+        live = np.abs(true).max(1) > 0
+        right = np.asarray(np.isclose(hand, true, 1e-6, 1e-12).all(1))
         gone = ~hand.any(1)
         if not ((right | gone)[live].all() and (gone & live).any() and (right & live).any()):
             return None
@@ -193,71 +177,6 @@ def broadcast(e: Evidence) -> Said:
         f"the gradient of {e.name} is not summed over the dimension along which it is "
         f"broadcast: only {int(kept[0].sum())} of {len(kept[0])} terms are there"
     )
-
-
-def axis(e: Evidence) -> Said:
-    shape = np.shape(e.points[0].inputs[e.argument])
-    outs = _outs(e)
-    for k in range(len(shape)):
-        for word, change in _MOVES.items():
-            moved = [
-                change(true.reshape(len(true), *shape), k + 1).reshape(true.shape)
-                for _, true in e.pairs()
-            ]
-            if shape[k] > 1 and e.explains(moved):
-                return f"the gradient of {e.name} is {word} along axis {k}"
-    if len(outs) == 1:
-        for k in range(outs[0].ndim):
-            for word, change in _MOVES.items():
-                moved = [
-                    change(true.reshape(*outs[0].shape, -1), k).reshape(true.shape)
-                    for _, true in e.pairs()
-                ]
-                if outs[0].shape[k] > 1 and e.explains(moved):
-                    return f"the cotangent is {word} along axis {k} in the gradient of {e.name}"
-                if outs[0].shape[k] > 2 and _same_places(e, moved):
-                    return f"a term of the gradient of {e.name} is {word} along axis {k}"
-    return None
-
-
-_MOVES: dict[str, Callable[[np.ndarray, int], np.ndarray]] = {
-    "reversed": lambda a, k: np.flip(a, k),
-    "shifted by one": lambda a, k: np.roll(a, 1, k),
-    "shifted back by one": lambda a, k: np.roll(a, -1, k),
-    "summed in the other direction": lambda a, k: np.flip(a, k),
-}
-
-
-def _same_places(e: Evidence, moved: list[np.ndarray]) -> bool:
-    """Whether the entries that are not zero are those of a moved Jacobian, and of no other."""
-    for (hand, true), other in zip(e.pairs(), moved, strict=True):
-        if other.shape != hand.shape:
-            return False
-        live = [np.abs(m) > 1e-9 * np.abs(m).max() for m in (hand, true, other)]
-        if (live[0] == live[1]).all() or not (live[0] == live[2]).all():
-            return False
-    return True
-
-
-def coupling(e: Evidence) -> Said:
-    """The rule mixes entries along an axis along which the function does not, or the reverse."""
-    outs, x = _outs(e), np.asarray(e.points[0].inputs[e.argument])
-    if len(outs) != 1 or outs[0].shape != x.shape or x.ndim < 2:
-        return None
-    mixed: list[set[int]] = []
-    for matrix in (e.pairs()[0][0], e.pairs()[0][1]):
-        full = np.abs(matrix.reshape(*x.shape, *x.shape))
-        floor, found = 1e-9 * full.max(), set()
-        for o in np.argwhere(np.ones(x.shape, bool)):
-            for i in np.argwhere(full[tuple(o)] > floor):
-                found |= {k for k in range(x.ndim) if o[k] != i[k]}
-        mixed.append(found)
-    if mixed[0] != mixed[1]:
-        extra, missing = sorted(mixed[0] - mixed[1]), sorted(mixed[1] - mixed[0])
-        said = [f"mixes entries along axis {k}, the function does not" for k in extra]
-        said += [f"does not mix entries along axis {k}, the function does" for k in missing]
-        return f"a wrong axis: the gradient of {e.name} {' and '.join(said)}"
-    return None
 
 
 def additive(e: Evidence) -> Said:
@@ -332,6 +251,3 @@ def diagnose(e: Evidence) -> tuple[str, str]:
         f"the gradient of {e.name} is wrong by up to {share:.0e} of its largest entry; no "
         "known pattern fits"
     )
-
-
-__all__ = ["ORDER", "PATTERNS", "diagnose", "outputs_of"]

@@ -51,8 +51,9 @@ def shifted(e: Evidence) -> str | None:
     if _share(e) > 0.3:
         return None
     for k, name in enumerate(e.names):
-        slopes = [_slope(e, p, k) for p in e.points[:2]]
-        if any(slope is None for slope in slopes):
+        found = [_slope(e, p, k) for p in e.points[:2]]
+        slopes = [slope for slope in found if slope is not None]
+        if len(slopes) < len(found):
             continue
         pairs = e.pairs()[:2]
         eps = [
@@ -107,6 +108,7 @@ def _grows(e: Evidence) -> str | None:
 
 
 def small(e: Evidence) -> str | None:
+    """What is left of small errors."""
     share = _share(e)
     if share > SMALL:
         return None

@@ -77,6 +77,7 @@ class Report:
 
     @property
     def failures(self) -> list[Finding]:
+        """The findings of tests that failed."""
         return [f for f in self.findings if f.status == FAILED]
 
     @property
@@ -122,8 +123,12 @@ class Report:
         return [_explain(group) for group in groups.values()]
 
     def _notes(self) -> list[str]:
-        missing = [f for f in self.findings if f.status == UNSUPPORTED and f.message]
-        seen = dict.fromkeys(f"- {f.test}, {f.framework}: {f.message}" for f in missing)
+        """What the function does not have, those with the same reason together."""
+        reasons: dict[str, list[str]] = {}
+        for f in self.findings:
+            if f.status == UNSUPPORTED and f.message:
+                reasons.setdefault(f.message, []).append(f"{f.test} ({f.framework})")
+        seen = [f"- {', '.join(tests)}: {reason}" for reason, tests in reasons.items()]
         return ["", "not there:", *seen] if seen else []
 
 

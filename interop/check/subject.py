@@ -17,7 +17,7 @@ Arrays = tuple[Any, ...]
 FRAMEWORKS = ("torch", "jax")
 
 
-class Unsupported(Exception):
+class Unsupported(Exception):  # noqa: N818
     """The function cannot do what was asked, and says so; it is not wrong."""
 
 
@@ -30,11 +30,17 @@ class Subject(Protocol):
 
     name: str
 
-    def value(self, *inputs: Any) -> Arrays: ...
+    def value(self, *inputs: Any) -> Arrays:
+        """The outputs."""
+        ...
 
-    def vjp(self, ct: Arrays, *inputs: Any) -> Arrays: ...
+    def vjp(self, ct: Arrays, *inputs: Any) -> Arrays:
+        """J^T ct: a gradient for each input."""
+        ...
 
-    def jvp(self, tangents: Arrays, *inputs: Any) -> Arrays: ...
+    def jvp(self, tangents: Arrays, *inputs: Any) -> Arrays:
+        """J v: a tangent for each output."""
+        ...
 
     def second(self, nesting: str, ct: Arrays, v: Arrays, w: Arrays, *inputs: Any) -> Arrays:
         """Second derivatives in one of `NESTINGS`.
@@ -64,6 +70,7 @@ NESTINGS = ("rev over rev", "fwd over rev", "rev over fwd", "fwd over fwd")
 
 
 def installed() -> tuple[str, ...]:
+    """The frameworks that are there."""
     return tuple(f for f in FRAMEWORKS if importlib.util.find_spec(f) is not None)
 
 
@@ -115,6 +122,7 @@ def subject(target: Any, framework: str, static: dict[str, Any]) -> Subject:
 
 
 def as_tuple(y: Any) -> Arrays:
+    """A result as a tuple, also where it is one array."""
     return tuple(y) if isinstance(y, tuple | list) else (y,)
 
 

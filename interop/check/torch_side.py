@@ -61,7 +61,7 @@ class TorchSubject:
             function = target.apply
         else:
             function = target
-        self.call = lambda *x: as_tuple(function(*x, **static))
+        self.call: Callable[..., Arrays] = lambda *x: as_tuple(function(*x, **static))
 
     def value(self, *inputs: Any) -> Arrays:
         return tuple(_array(y) for y in self.call(*map(tensor, inputs)))
@@ -93,7 +93,8 @@ class TorchSubject:
             )
             return [next(found) if a.requires_grad else None for a in given]
 
-        return _explained(run)
+        found: list[Any] = _explained(run)
+        return found
 
     def jvp(self, tangents: Arrays, *inputs: Any) -> Arrays:
         x, t = [tensor(a) for a in inputs], [tensor(a) for a in tangents]
@@ -133,8 +134,8 @@ class TorchSubject:
         given = [a.clone().requires_grad_() if i in which else a for i, a in enumerate(x)]
         leaves = [given[i] for i in which]
         outs = self.call(*given)
-        options = {"allow_unused": True, "materialize_grads": True}
-        first = torch.autograd.grad(outs, leaves, ct, create_graph=True, **options)  # type: ignore[arg-type]
+        options: dict[str, Any] = {"allow_unused": True, "materialize_grads": True}
+        first = torch.autograd.grad(outs, leaves, ct, create_graph=True, **options)
         used = [(g, t.conj()) for g, t in zip(first, v, strict=True) if g.requires_grad]
         if not used:
             return [torch.zeros_like(a) for a in leaves]
@@ -142,7 +143,7 @@ class TorchSubject:
             [g for g, _ in used],
             leaves,
             [t for _, t in used],
-            **options,  # type: ignore[arg-type]
+            **options,
         )
 
     def mapped(self, ct: Arrays, *inputs: Any) -> tuple[Arrays, Arrays]:
@@ -157,6 +158,11 @@ class TorchSubject:
         return tuple(map(_array, values)), tuple(
             _array(next(gradients).conj()) if _floating(a) else None for a in x
         )
+
+    def pull_in_layout(self, kind: str, ct: Arrays, *inputs: Any) -> tuple[Arrays, Arrays]:
+        """The gradients for cotangents of other strides, and for contiguous copies of them."""
+        given, x = strided(ct, kind), [tensor(a) for a in inputs]
+        return self.pull(given, x), self.pull([c.contiguous().clone() for c in given], x)
 
     def changed(self, ct: Arrays, *inputs: Any) -> list[int | str]:
         """Which inputs, or the cotangent, are others after a call."""
@@ -198,7 +204,8 @@ class TorchSubject:
 
     def raw(self, ct: Arrays, *inputs: Any) -> list[tuple[tuple[int, ...], str] | None]:
         c, x = [tensor(a) for a in ct], [tensor(a) for a in inputs]
-        target, seen = self.target, []
+        target = self.target
+        seen: list[Any] = []
         if not (isinstance(target, type) and issubclass(target, torch.autograd.Function)):
             found = self._gradients(c, x)
             return [None if g is None else (tuple(g.shape), _dtype(g)) for g in found]
