@@ -76,7 +76,7 @@ class PostedNoisyAdjoint(PostedAdjoint):
         return PostedAdjoint.backward(ctx, ct) * RNG.uniform(0.5, 1.5)
 
 
-def mixture(rng: np.random.Generator) -> tuple[np.ndarray, ...]:
+def mixture(rng: np.random.Generator) -> tuple[Any, ...]:
     """Inputs for the weights: three components."""
     return (
         rng.uniform(-1, 1, 3),
@@ -87,7 +87,7 @@ def mixture(rng: np.random.Generator) -> tuple[np.ndarray, ...]:
     )
 
 
-def point(rng: np.random.Generator) -> tuple[np.ndarray, ...]:
+def point(rng: np.random.Generator) -> tuple[Any, ...]:
     """A point in the plane."""
     return (rng.uniform(-1, 1, 2),)
 
