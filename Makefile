@@ -31,7 +31,7 @@ PIP_INSTALL := $(BIN)/python -m pip install -qq --disable-pip-version-check \
                $(if $(CONSTRAINTS),--constraint $(CONSTRAINTS))
 LINKS       := build/src/twingrad/interop build/src/twingrad/ops
 # one thread for each test process: $(WORKERS) of them share the machine
-PYTEST      := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup $(PYTEST_ARGS)
+PYTEST      := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) $(PYTEST_ARGS)
 
 VENV_JAX    := .venv-jax
 # prints the path of a python3.12 that really runs (a version manager's shim may not)
@@ -95,7 +95,7 @@ run-jax-only: $(VENV_JAX)/.installed
 	@! $(VENV_JAX)/bin/python -c 'import torch' 2>/dev/null || \
 	  { echo "test-jax-only: torch is importable in $(VENV_JAX)" >&2; exit 1; }
 	@$(VENV_JAX)/bin/python -c 'import jax, sys; print("jax", jax.__version__, "python", sys.version)'
-	OMP_NUM_THREADS=1 $(VENV_JAX)/bin/python -m pytest -n $(WORKERS) --dist loadgroup tests -m "not slow" \
+	OMP_NUM_THREADS=1 $(VENV_JAX)/bin/python -m pytest -n $(WORKERS) tests -m "not slow" \
 	  --ignore-glob 'tests/*torch*' $(PYTEST_ARGS)
 
 $(VENV_JAX)/.installed: pyproject.toml

@@ -18,6 +18,7 @@ import torch
 from jax.test_util import check_grads
 from tqdm import tqdm
 
+import tests.wrong_gradients_code
 import tests.wrong_gradients_more
 import twingrad.interop.jax
 import twingrad.interop.torch
@@ -29,7 +30,7 @@ from tests.wrong_gradients import WRONG_OPS
 from twingrad.interop import Op
 from twingrad.interop.check import check
 
-assert tests.wrong_gradients_more  # it adds to WRONG_OPS
+assert tests.wrong_gradients_more and tests.wrong_gradients_code  # they add to WRONG_OPS
 JAX_EVERY = 4  # compiling takes seconds: so many of the faults are skipped but one in JAX
 Inputs = tuple[Any, ...]
 DIAGNOSES: list[list[str]] = []  # of the latest checker, in order

@@ -21,6 +21,13 @@ RECORD = Record()
 # Rows with the rules of another row and one more step: `make test` runs so many of the tests
 # of each of their cells (JAX compiles each of them), `make test-all` runs all.
 ALIKE = ("truncated_mixture_log_weights", "truncated_mixture_weights")
+TOGETHER = (
+    "test_sharding_torch.py",
+    "test_sharding_jax.py",
+    "torch_programs.py::test_a_pickled_op",
+    "jax_programs.py::test_a_pickled_op",
+    "test_samples.py",
+)
 ENOUGH = {"torch": 2, "JAX": 1}
 
 
@@ -49,6 +56,18 @@ def pytest_collection_finish():
     gc.collect()
     gc.freeze()
     gc.set_threshold(50_000, 20, 20)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config, log):
+    """Tests that share other processes run on one worker, which starts them once."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class Together(LoadScopeScheduling):
+        def _split_scope(self, nodeid):
+            return next((name for name in TOGETHER if name in nodeid), nodeid)
+
+    return Together(config, log)
 
 
 def limit_of(item):

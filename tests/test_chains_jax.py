@@ -16,7 +16,7 @@ from tests.chains_jax import EAGER, GRAMMAR  # noqa: E402
 one_by_one = SimpleNamespace(**{**vars(side_jax), "once": lambda f: f})
 
 
-@pytest.mark.parametrize("row, count", each(light=9, heavy=3))
+@pytest.mark.parametrize("row, count", each(light=6, heavy=2))
 def test_chains(row, count):
     many(side_jax, GRAMMAR, count, row)
 

@@ -14,7 +14,7 @@ from tests.chains_torch import COMPILED, GRAMMAR  # noqa: E402
 from twingrad.interop import ShapeError, torch_function  # noqa: E402
 
 
-@pytest.mark.parametrize("row, count", each(light=36, heavy=12))
+@pytest.mark.parametrize("row, count", each(light=24, heavy=8))
 def test_chains(row, count):
     many(side_torch, GRAMMAR, count, row)
 

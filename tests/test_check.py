@@ -8,7 +8,7 @@ import sys
 import numpy as np
 import pytest
 
-from tests import right_ops, wrong_gradients_more  # noqa: F401
+from tests import right_ops, wrong_gradients_code, wrong_gradients_more  # noqa: F401
 from tests.op_table import ROWS
 from tests.right_gradients import RIGHT, target_and_draw
 from tests.wrong_gradients import WRONG_OPS
@@ -24,6 +24,8 @@ UNKNOWN = {
     "bilinear: b's gradient M a",
     "gaussian: without the logarithm's term",
 }
+# XLA simplifies the addition away, so that the gradient is right there.
+RIGHT_IN_JAX = {"lossy: digits lost by adding a large number"}
 FUNCTIONS = {"torch": "wrong_functions_torch", "jax": "wrong_functions_jax"}
 
 
@@ -51,18 +53,26 @@ def _ids(case):
     return case.name
 
 
-@pytest.mark.parametrize("case", WRONG_OPS, ids=_ids)
+def _in_turn(cases):
+    """Every second one is left to `make test-all`."""
+    return [
+        pytest.param(case, id=case.name, marks=[pytest.mark.slow] if i % 2 else [])
+        for i, case in enumerate(cases)
+    ]
+
+
+@pytest.mark.parametrize("case", _in_turn(WRONG_OPS))
 def test_a_fault_is_found_and_named(case):
     diagnose(case, "torch")
 
 
-@pytest.mark.parametrize("case", WRONG_OPS[::12], ids=_ids)
+@pytest.mark.parametrize("case", WRONG_OPS[::18], ids=_ids)
 def test_a_fault_is_found_and_named_in_jax(case):
     diagnose(case, "jax")
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("case", WRONG_OPS, ids=_ids)
+@pytest.mark.parametrize("case", [c for c in WRONG_OPS if c.name not in RIGHT_IN_JAX], ids=_ids)
 def test_every_fault_is_found_and_named_in_jax(case):
     diagnose(case, "jax")
 

@@ -103,7 +103,6 @@ def other_process():
         yield pool
 
 
-@pytest.mark.xdist_group("torch process")
 @line("other processes")
 @each_row
 def test_a_pickled_op_works_in_another_process(row, other_process):

@@ -89,14 +89,12 @@ def processes():
         yield pool
 
 
-@pytest.mark.xdist_group("sample processes")
 @each_side
 def test_processes_give_the_same(framework, processes):
     f, array = bound(framework, make(executor=processes))
     np.testing.assert_allclose(as_numpy(f(array(X), array(S))), S * (X * X).sum(-1))
 
 
-@pytest.mark.xdist_group("sample processes")
 def test_an_op_of_a_module_is_sent_to_processes_by_name(processes):
     host = Host(vectorize=True, executor=processes)
     FAR.host, before = host, FAR.host

@@ -194,7 +194,6 @@ def check_row(row, found):
         assert_close(g, w, f"in argument {i}")
 
 
-@pytest.mark.xdist_group("jax sharding")
 @line("data parallel")
 @each_row
 def test_the_gradient_under_shard_map_is_that_of_the_whole_batch(row, rows):
@@ -205,7 +204,6 @@ def test_the_gradient_under_shard_map_is_that_of_the_whole_batch(row, rows):
         assert_close(got, want, "check_vma off", rtol=1e-9)
 
 
-@pytest.mark.xdist_group("jax sharding")
 @line("sharded batch")
 @each_row
 def test_the_gradient_under_jit_of_sharded_arrays_is_that_of_whole_ones(row, rows):

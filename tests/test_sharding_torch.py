@@ -89,7 +89,6 @@ def results(tmp_path_factory):
         return pickle.load(file)
 
 
-@pytest.mark.xdist_group("torch sharding")
 @line("data parallel")
 @each_row
 def test_ddp_gives_the_gradient_of_the_whole_batch(row, results):
@@ -99,7 +98,6 @@ def test_ddp_gives_the_gradient_of_the_whole_batch(row, results):
         assert_close(g, w, "gradient")
 
 
-@pytest.mark.xdist_group("torch sharding")
 @line("sharded batch")
 @each_row
 def test_dtensors_give_what_whole_tensors_give(row, results):
