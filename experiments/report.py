@@ -35,8 +35,19 @@ def setting() -> str:
         f"{devices}; Python {stamp['python']}, {versions}. {_load(stamp)}\n\n"
         "Everything is float64. Times are medians over blocks of calls, each call waited for; "
         "methods that are compared were timed in turns, and ratios are medians of the ratios of "
-        f"blocks that follow each other. All figures come from {files}.\n"
+        f"blocks that follow each other. All figures come from {files}. {_other_runs(stamp)}\n"
     )
+
+
+def _other_runs(stamp: Record) -> str:
+    """Which files are of another run, and how quiet the machine was then."""
+    stamps = {name: read(name)["stamp"][0] for name in FILES}
+    others = [
+        f"{name} of {s['date']} at commit `{(s['commit'] or 'unknown')[:12]}` (load {s['load']:.1f})"
+        for name, s in stamps.items()
+        if s["run"] != stamp["run"] and s["date"][:10] != stamp["date"][:10]
+    ]
+    return f"Of another run are: {'; '.join(others)}." if others else ""
 
 
 def _load(stamp: Record) -> str:
