@@ -43,7 +43,7 @@ def _other_runs(stamp: Record) -> str:
     """Which files are of another run, and how quiet the machine was then."""
     stamps = {name: read(name)["stamp"][0] for name in FILES}
     others = [
-        f"{name} of {s['date']} at commit `{(s['commit'] or 'unknown')[:12]}` (load {s['load']:.1f})"
+        f"{name} of {s['date']}, commit `{(s['commit'] or 'unknown')[:12]}`, load {s['load']:.1f}"
         for name, s in stamps.items()
         if s["run"] != stamp["run"] and s["date"][:10] != stamp["date"][:10]
     ]
