@@ -102,6 +102,7 @@ def _row_check(row, seed, **options):
     def draw(rng):
         return tuple(row.inputs((), seed=int(rng.integers(1 << 30))))
 
+    pytest.importorskip("torch")
     if row.fixed:
         pytest.skip("its integer argument is drawn in the op's own tests")
     return check(row.op, draw=draw, seed=seed, **options)
@@ -154,6 +155,7 @@ def test_the_report_prints_and_goes_to_json():
 
 
 def test_the_smallest_example_is_small_and_shows_the_fault():
+    pytest.importorskip("torch")
     case = next(c for c in WRONG_OPS if c.name == "affine: x's gradient without s")
     [example] = {f.example.entry: f.example for f in check(
         case.make(), draw=case.draw, framework="torch").failures if f.example}.values()  # fmt: skip
@@ -162,6 +164,7 @@ def test_the_smallest_example_is_small_and_shows_the_fault():
 
 
 def test_the_same_seed_draws_the_same_inputs():
+    pytest.importorskip("torch")
     case = WRONG_OPS[0]
     one, two, other = (
         check(case.make(), draw=case.draw, framework="torch", seed=s).to_json() for s in (3, 3, 4)

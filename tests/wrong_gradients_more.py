@@ -229,12 +229,12 @@ fault(
     "x's gradient without s",
     OF_INPUT,
     "x",
-    setter(0, lambda xp, g, ct, y, x, s: ct[..., None] * np.cos(x)),
+    setter(0, lambda xp, g, ct, y, x, s: ct[..., None] * xp.cos(x)),
 )
 fault(
     right.energy,
     "s's gradient a mean",
     CONSTANT,
     "s",
-    setter(1, lambda xp, g, ct, y, x, s: ct * np.sin(x).mean(-1)),
+    setter(1, lambda xp, g, ct, y, x, s: ct * xp.mean(xp.sin(x), axis=-1)),
 )
