@@ -96,7 +96,9 @@ def by_rows(op: Op) -> Rule:
             else:
                 rows = op.vjp(xp, seeds, stacked, *given, **static)
             products = [
-                xp.sum(row * dot[None, ...], axis=tuple(range(-len(cut), 0))) if cut else row * dot
+                xp.sum(times(xp, dot[None, ...], row), axis=tuple(range(-len(cut), 0)))
+                if cut
+                else times(xp, dot, row)
                 for row, dot, cut in zip(as_tuple(rows), tangents, op.signature.inputs, strict=True)
                 if dot is not None and row is not None
             ]
@@ -121,6 +123,15 @@ def _units(xp: Any, y: Any, core: int) -> Any:
     places = xp.cumsum(xp.reshape(xp.ones_like(y), (*batch, size)), axis=-1)
     units = [xp.astype(places == i + 1, y.dtype) for i in range(size)]
     return xp.reshape(xp.stack(units, axis=0), (size, *y.shape))
+
+
+# With M the largest number: 0 M M = 0, and its derivative in x is M M = inf, so that the
+# product is right to every order in x, which is no constant where it is 0.
+def times(xp: Any, x: Any, slope: Any) -> Any:
+    """``x * slope`` where an x of 0 wins over a slope that is not finite: what is not used."""
+    most, lost = xp.finfo(slope.dtype).max, (x == 0) > xp.isfinite(slope)
+    bounded = xp.where(lost > (xp.real(slope) > 0), -most, xp.where(lost, most, slope))
+    return x * bounded * xp.where(lost, most, xp.ones_like(slope))
 
 
 def filled(xp: Any, seeds: Any, like: tuple[Any, ...]) -> tuple[Any, ...]:

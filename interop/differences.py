@@ -14,7 +14,7 @@ import numpy as np
 from twingrad.interop.errors import ArgumentError, RuleError
 from twingrad.interop.external import from_numpy
 from twingrad.interop.op import Op
-from twingrad.interop.perturbed import Array, Points, apart, longest
+from twingrad.interop.perturbed import Array, Points, apart, longest, moved
 from twingrad.interop.samples import Host, OnBatches
 
 Function = Callable[..., Any]
@@ -42,6 +42,9 @@ def finite_difference(
     its direction.  Everything is computed in float64, also for float32 inputs.  The error is
     at most h^2 M / 6 + e / h for each entry, with M a bound on the third derivative and e the
     error of a value.  Second derivatives raise MissingRuleError.
+
+    An infinite or NaN input cannot be moved: its derivative is 0 where f is finite there (the
+    limit, if there is one), and NaN where it is not.  The others do not feel it.
 
     Args:
         f: ``f(*inputs)``, NumPy code as `from_numpy` takes it; it must take any batch size.
@@ -73,9 +76,8 @@ def finite_difference(
             np.full(points.inputs[i].shape, np.nan if steps[i] is None else steps[i])
             for i in points.moving
         ]
-        best = (
-            np.cbrt(3 * _EPS) * np.maximum(1, np.abs(points.x)) if fixed is None else fixed
-        )  # (3)
+        reach = np.maximum(1, np.abs(points.x), where=points.finite, out=np.ones_like(points.x))
+        best = np.cbrt(3 * _EPS) * reach if fixed is None else fixed  # (3)
         given = points.join(moved)
         return np.where(np.isnan(given), best, given)
 
@@ -86,7 +88,8 @@ def finite_difference(
         move = np.eye(n)[:, None, :] * h
         up, down = points.x + move, points.x - move
         y = points.at(np.concatenate([up, down]))
-        width = np.einsum("ibi->ib", up - down)  # as rounded
+        x = np.where(points.finite, points.x, 0)
+        width = ((x + h) - (x - h)).T  # as rounded
         slopes = (y[:n] - y[n:]) / width[..., None]
         return points.pull(slopes, ct)
 
@@ -99,7 +102,7 @@ def finite_difference(
         scale = np.min(reach, axis=1, initial=np.inf, keepdims=True)
         scale = np.where(np.isfinite(scale), scale, 1.0)
         y = points.at(points.x + scale * along * np.array([1.0, -1.0])[:, None, None])
-        return apart((y[0] - y[1]) / (2 * scale), out)
+        return apart(moved(along, (y[0] - y[1]) / (2 * scale)), out)
 
     op.def_vjp(vjp)
     op.def_jvp(jvp)
@@ -116,6 +119,8 @@ def complex_step(
     For functions that are analytic and take complex arrays: made of +, *, exp, sin, solve and
     the like; not of abs, conj, max or comparisons, whose derivatives come out wrong.  A gradient
     costs n values per sample, a tangent one.  Second derivatives raise MissingRuleError.
+    Complex arithmetic makes NaN of many an infinite input (of its square, say), and so of every
+    derivative of that sample; `finite_difference` does not.
 
     Args:
         f: as for `finite_difference`; with complex128 arrays it returns complex ones.
@@ -152,7 +157,7 @@ def complex_step(
     def jvp(xp: Any, tangents: Any, out: Any, *inputs: Array, **static: Any) -> Any:
         points = Points(op, inputs, static, longest(tangents))
         along = points.join([tangents[i] for i in points.moving])
-        return apart(slopes(points, along[None])[0], out)
+        return apart(moved(along, slopes(points, along[None])[0]), out)
 
     op.def_vjp(vjp)
     op.def_jvp(jvp)

@@ -14,7 +14,7 @@ import numpy as np
 from twingrad.interop.errors import ArgumentError
 from twingrad.interop.external import from_numpy
 from twingrad.interop.op import Op
-from twingrad.interop.perturbed import Array, Points, apart
+from twingrad.interop.perturbed import Array, Points, apart, used
 from twingrad.interop.samples import Host, OnBatches
 
 Function = Callable[..., Any]
@@ -118,7 +118,7 @@ def _along_random(
     def estimate(inputs: tuple[Array, ...], static: dict[str, Any]) -> tuple[Points, Array, Array]:
         *given, seed = inputs
         points = Points(plain, given, static)
-        d = _directions(draw, seed, points, directions)
+        d = np.where(points.finite, _directions(draw, seed, points, directions), 0)
         y = points.at(np.concatenate([points.x + c * d, points.x - c * d]))
         return points, d, (y[:directions] - y[directions:]) / (2 * c * directions)
 
@@ -133,7 +133,7 @@ def _along_random(
         along = points.join([tangents[i] for i in points.moving])
         weights = np.einsum("dbn,bn->db", np.broadcast_to(d, (len(d), *along.shape)), along)
         spread = np.broadcast_to(slopes, (*weights.shape, slopes.shape[-1]))
-        return apart(np.einsum("dbm,db->bm", spread, weights), out)
+        return apart(np.einsum("dbm,db->bm", used(spread, weights[..., None]), weights), out)
 
     op.def_vjp(vjp)
     op.def_jvp(jvp)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from twingrad.interop.cache import Cache
+from twingrad.interop.derived import times
 from twingrad.interop.errors import ArgumentError, SignatureError
 from twingrad.interop.op import Op
 from twingrad.interop.samples import Host, PlainFunction
@@ -160,9 +161,11 @@ def _contract(op: Op, jacobian: Op) -> None:
     def _(xp: Any, tangents: Any, y: Any, *given: Any, **static: Any) -> Any:
         slopes = as_tuple(jacobian(xp, *given, **static))
         terms = [
-            xp.sum(j * _with_axes(t, len(out), len(core)), axis=tuple(range(-len(core), 0)))
+            xp.sum(
+                times(xp, _with_axes(t, len(out), len(core)), j), axis=tuple(range(-len(core), 0))
+            )
             if core
-            else j * _with_axes(t, len(out), 0)
+            else times(xp, _with_axes(t, len(out), 0), j)
             for j, t, core in zip(slopes, tangents, inputs, strict=True)
             if t is not None
         ]
@@ -174,7 +177,7 @@ def _contract(op: Op, jacobian: Op) -> None:
 
 def _dot(xp: Any, ct: Any, j: Any, out: Any, core: Any) -> Any:
     """Sum ct * J over the output's dimensions."""
-    product = ct * j
+    product = times(xp, ct, j)
     first, last = -len(out) - len(core), -len(core)
     return xp.sum(product, axis=tuple(range(first, last))) if out else product
 

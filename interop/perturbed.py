@@ -22,6 +22,7 @@ class Points:
         size: the samples of the batch, B.
         moving: which inputs are perturbed: those that are no integers.
         x: the moving inputs side by side, float64, shape (B, n).
+        finite: which numbers of x are finite; the others stay where they are.
     """
 
     def __init__(
@@ -34,6 +35,7 @@ class Points:
             raise RuleError(f"{op.label}: differences are for real inputs; found complex ones")
         self.moving = [i for i, x in enumerate(inputs) if x.dtype.kind == "f"]
         self.x = self.join([self.inputs[i] for i in self.moving])
+        self.finite = np.isfinite(self.x)
 
     def join(self, parts: Sequence[Array]) -> Array:
         """Arrays like the moving inputs, side by side: (B, n), or more samples."""
@@ -48,12 +50,15 @@ class Points:
         return tuple(found)
 
     def pull(self, slopes: Array, ct: Any) -> tuple[Array, ...]:
-        """The gradients for cotangents of the outputs, with slopes (n, B, m) in every number."""
+        """The gradients for cotangents of the outputs, with slopes (n, B, m) in every number.
+
+        An output of cotangent 0 adds nothing, whatever its slope.
+        """
         seeds = side_by_side(ct)
         size = max(self.size, len(seeds))
         spread = np.broadcast_to(slopes, (len(slopes), size, slopes.shape[-1]))
         seeds = np.broadcast_to(seeds, (size, seeds.shape[1]))
-        return self.split(np.einsum("ibm,bm->bi", spread, seeds))
+        return self.split(np.einsum("ibm,bm->bi", used(spread, seeds), seeds))
 
     def at(self, points: Array) -> Array:
         """The function's outputs side by side, (P, B, m), at points of shape (P, B, n).
@@ -88,6 +93,16 @@ class Points:
                 f"{count * self.size} perturbed samples; expected the batch dimension in front"
             )
         return y.reshape(count, self.size, -1)
+
+
+def used(slopes: Array, factors: Array) -> Array:
+    """The slopes, and 0 for those times 0: an infinite one would make a NaN of that."""
+    return slopes if np.isfinite(slopes).all() else np.where(factors == 0, 0, slopes)
+
+
+def moved(along: Array, tangents: Array) -> Array:
+    """The tangents (B, m) of the outputs, 0 for the samples whose tangents `along` are all 0."""
+    return np.where(np.any(along != 0, axis=1)[:, None], tangents, 0)
 
 
 def side_by_side(arrays: Any, least: int = 1) -> Array:
