@@ -29,7 +29,7 @@ from twingrad.interop.binding import describe, split_call
 from twingrad.interop.errors import ArgumentError
 from twingrad.interop.framework import DTYPES, Arrays, inexact, kind
 from twingrad.interop.jax_host import call_host
-from twingrad.interop.jax_linear import apply_linear, as_arrays, sum_to
+from twingrad.interop.jax_linear import apply_linear, as_arrays, sum_to, vary_as
 from twingrad.interop.op import Op
 from twingrad.interop.rules import Kernel
 from twingrad.interop.signature import Plan, Shape
@@ -46,8 +46,15 @@ class _Jax:
     def transpose(
         self, linear: Callable[..., Arrays], like: Sequence[tuple[Shape, Any]], seeds: Arrays
     ) -> Arrays:
-        zeros = tuple(jnp.zeros(shape, x.dtype) for shape, x in like)
-        return tuple(jax.vjp(linear, *zeros)[1](tuple(seeds)))
+        # Inside shard_map a zero varies as what it stands for: the transpose of making it vary
+        # later is a sum over the devices, one too many.
+        zeros = tuple(vary_as(jnp.zeros(shape, x.dtype), x) for shape, x in like)
+
+        def varied(*dots: Any) -> Arrays:
+            return tuple(map(vary_as, linear(*dots), seeds))
+
+        outs, pull = jax.vjp(varied, *zeros)
+        return tuple(pull(tuple(map(vary_as, seeds, outs))))
 
     def from_framework(self, cotangent: Any) -> Any:
         return cotangent
