@@ -32,7 +32,7 @@ double-precision in floating point addition", BIT 5 (1965) (TwoSum).
 
 from typing import Any, NamedTuple
 
-from twingrad.ops._special import erfcx
+from twingrad.ops._special import BERNOULLI, erfcx, expm1, log1p
 
 Arrays = tuple[Any, Any]
 
@@ -79,8 +79,7 @@ _SINGLE = _Limits(
 )
 
 
-# B_k/k! for k = 2, 4, ..., 10 (DLMF 24.2.1 and Table 24.2.1)
-_BERNOULLI = (1 / 12, -1 / 720, 1 / 30240, -1 / 1209600, 1 / 47900160)
+_BERNOULLI = BERNOULLI[:5]  # enough for d < narrow
 
 
 def _limits(xp: Any, x: Any) -> _Limits:
@@ -154,7 +153,7 @@ def log_mass(xp: Any, t: Any, log_w: Any, exact: Any = None) -> Any:
     w, c = _width_and_midpoint(xp, t, log_w) if exact is None else exact
     widened = w + tiny**0.75
     d = widened * c + tiny
-    decay, gain = xp.exp(-d), -xp.expm1(-d)
+    decay, gain = xp.exp(-d), -expm1(xp, -d)
     t_neg = xp.clip(t, None, 0.0)
     t_pos = t - t_neg
     num = xp.exp(-0.5 * (t_neg * t_neg))
@@ -170,7 +169,7 @@ def log_mass(xp: Any, t: Any, log_w: Any, exact: Any = None) -> Any:
     log_d = xp.log(den * (w / widened)) - (0.5 * (t_pos * t_pos) + _LOG_SQRT_TWO_PI)
     missing = xp.clip(tails * (-1.0 / _SQRT_TWO_PI), -0.95, None)
     ratio = num / den
-    log_d = xp.where(centre, xp.log1p(missing), log_d)
+    log_d = xp.where(centre, log1p(xp, missing), log_d)
     return log_d, gain * ratio, widened * decay * ratio
 
 

@@ -25,15 +25,8 @@ SIZES = {
 Shape = tuple[int, ...]
 
 
-# XLA's float64 log1p is up to 129 ulps off on the CPU for arguments from -0.53 to -0.28
-# (jax-ml/jax#39707); float32 and GPUs are fine.
-_ULPS = {"torch": 8.0, "numpy": 8.0, "jax": 80.0}
-_AGREEMENT = {
-    ("torch", "float64"): 16.0,
-    ("torch", "float32"): 16.0,
-    ("jax", "float64"): 160.0,
-    ("jax", "float32"): 16.0,
-}
+_ULPS = dict.fromkeys(("torch", "numpy", "jax"), 8.0)
+_AGREEMENT = {(side, dtype): 16.0 for side in ("torch", "jax") for dtype in ("float64", "float32")}
 
 
 @dataclass(frozen=True)
