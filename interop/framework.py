@@ -47,6 +47,18 @@ class Framework(Protocol):
     def xp(self) -> Any:
         """The array-API namespace that rules are written against."""
 
+    def call(
+        self,
+        label: str,
+        what: str,
+        rule: Callable[..., Any],
+        arrays: Arrays,
+        args: Any,
+        keywords: dict[str, Any],
+    ) -> Any:
+        """``rule(*args, **keywords)``; raise `RuleError` where it changes one of the arrays."""
+        ...
+
     def host(self, kernel: Kernel, inputs: Arrays, plan: Plan) -> Arrays:
         """Call a host op's NumPy function, in a way that the framework's compiler takes."""
         ...

@@ -27,6 +27,20 @@ class _NumPy:
 
     xp = xp
 
+    def call(
+        self, label: str, what: str, rule: Any, arrays: Arrays, args: Any, keywords: Any
+    ) -> Any:
+        try:
+            found = rule(*map(_protected, args), **keywords)
+        except ValueError as error:
+            if "read-only" not in str(error):
+                raise
+            raise RuleError(
+                f"{label}: {what} changed an array that it was given; make a new one, "
+                "`x = x + 1` in place of `x += 1`"
+            ) from error
+        return tuple(_own(y) for y in as_tuple(found))
+
     def host(self, kernel: Kernel, inputs: Arrays, plan: Plan) -> Arrays:
         return call_host(kernel, inputs, plan)
 
@@ -95,6 +109,21 @@ def host_dtype(inputs: Arrays) -> str:
     found = [kind(x.dtype) for x in inputs if inexact(x)]
     bits = max((b for _, b in found), default=64)
     return DTYPES["complex" if any(name == "complex" for name, _ in found) else "real", bits]
+
+
+def _protected(x: Any) -> Any:
+    """A read-only view; for each array of a tuple."""
+    if isinstance(x, tuple):
+        return tuple(map(_protected, x))
+    if isinstance(x, np.ndarray):
+        x = x.view()
+        x.flags.writeable = False
+    return x
+
+
+def _own(y: Any) -> Any:
+    """A result that the caller may change: no protected view of what the rule was given."""
+    return y if not isinstance(y, np.ndarray) or y.flags.writeable else y.copy()
 
 
 def _flat(x: Any, batch: tuple[int, ...], rank: int, size: int) -> np.ndarray:

@@ -22,7 +22,7 @@ from twingrad.interop.framework import (
     inexact,
     precision,
 )
-from twingrad.interop.op import Op
+from twingrad.interop.op import Op, Rule
 from twingrad.interop.signature import Plan, Shape, Signature, as_tuple
 from twingrad.interop.static import Static
 
@@ -52,7 +52,7 @@ class Kernel:
         aligned = align(fw, inputs, plan)
         if op.host:
             return fw.host(self, aligned, plan)
-        found = as_tuple(op.forward(fw.xp, *aligned, **self.keywords))
+        found = as_tuple(self._call(fw, "its function", op.forward, aligned, aligned))
         self._count(found, len(plan.outputs), "its function")
         bits = precision(inputs)
         return tuple(
@@ -92,11 +92,9 @@ class Kernel:
             else fw.from_framework(ct)
             for i, (ct, y) in enumerate(zip(cts, outs_, strict=True))
         ]
-        if n_out == 1:
-            found = op.vjp(fw.xp, seeds[0], outs_[0], *inputs_, **self.keywords)
-        else:
-            found = op.vjp(fw.xp, tuple(seeds), outs_, *inputs_, **self.keywords)
-        found = as_tuple(found)
+        given = (seeds[0], outs_[0]) if n_out == 1 else (tuple(seeds), outs_)
+        arrays = (*aligned, *[seed for seed in seeds if seed is not None])
+        found = as_tuple(self._call(fw, "its vjp", op.vjp, arrays, (*given, *inputs_)))
         self._count(found, n_in, "its vjp")
         gradients: list[Array | None] = [None] * n_in
         slot = n_in + n_out
@@ -136,11 +134,14 @@ class Kernel:
             ]
         )
         out = outs_[0] if len(outs) == 1 else outs_
-        found = as_tuple(op.jvp(fw.xp, dots, out, *inputs_, **self.keywords))
+        found = as_tuple(self._call(fw, "its jvp", op.jvp, aligned, (dots, out, *inputs_)))
         self._count(found, len(outs), "its jvp")
         return tuple(
             [self._tangent_of(fw, i, dot, outs[i], plan.outputs[i]) for i, dot in enumerate(found)]
         )
+
+    def _call(self, fw: Framework, what: str, rule: Rule, arrays: Arrays, args: Arrays) -> Any:
+        return fw.call(self.op.label, what, rule, arrays, (fw.xp, *args), self.keywords)
 
     def tangent_signature(self, live: tuple[bool, ...]) -> Signature:
         """Of the jvp rule as a function: (inputs, outputs, live tangents) -> tangents."""

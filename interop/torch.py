@@ -22,7 +22,6 @@ import numbers
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import array_api_compat.torch as xp
 import torch
 from torch.compiler import is_exporting
 
@@ -32,8 +31,10 @@ from twingrad.interop.framework import DTYPES, Arrays, inexact, kind
 from twingrad.interop.op import Op
 from twingrad.interop.rules import Kernel
 from twingrad.interop.signature import Plan, Shape
+from twingrad.interop.torch_call import call_rule
 from twingrad.interop.torch_function import autocast_on, make_function, pull_back
 from twingrad.interop.torch_operators import call_exported, call_host, register
+from twingrad.interop.xp import torch as xp
 
 _FULL = frozenset((torch.float32, torch.float64))
 _NUMBERS = (numbers.Number, torch.SymInt, torch.SymFloat, torch.SymBool)
@@ -43,6 +44,7 @@ class _Torch:
     """The `Framework` of torch."""
 
     xp = xp
+    call = staticmethod(call_rule)
 
     def host(self, kernel: Kernel, inputs: Arrays, plan: Plan) -> Arrays:
         return call_host(kernel, inputs)

@@ -1,0 +1,97 @@
+"""The array-API namespace of torch: array-api-compat's, without what a rule must not meet.
+
+A rule runs under vmap, forward mode, `torch.func.linearize` and compilers.  There
+
+- a write in place into a constant is dropped without an error: `linearize` folds what follows
+  from constants before it writes (``eye``);
+- writes through a boolean mask (``sign``) and `aten::moveaxis.int` (``moveaxis``, ``unstack``,
+  ``vecdot``) have no batching rule;
+- ``argmax`` and ``argmin`` of the whole array with ``keepdims=True``, and `linalg.solve` of a
+  vector, have a batching rule that is wrong.
+
+Every function here has the arguments and results of the array API (2024.12).
+"""
+
+# The names below are those of the standard, and so are their arguments.
+# ruff: noqa: A001, F403, F405
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from array_api_compat.torch import *  # pyright: ignore[reportWildcardImportFromLibrary]
+
+from twingrad.interop.xp import torch_linalg as linalg
+from twingrad.interop.xp.torch_linalg import vecdot
+
+__all__ = [
+    "argmax",
+    "argmin",
+    "count_nonzero",
+    "eye",
+    "linalg",
+    "moveaxis",
+    "sign",
+    "std",
+    "unstack",
+    "vecdot",
+]
+
+
+def eye(
+    n_rows: int, n_cols: int | None = None, /, *, k: int = 0, dtype: Any = None, device: Any = None
+) -> torch.Tensor:
+    """Ones on the k-th diagonal."""
+    rows = torch.arange(n_rows, device=device)
+    columns = torch.arange(n_rows if n_cols is None else n_cols, device=device)
+    return (rows[:, None] + k == columns).to(dtype or torch.get_default_dtype())
+
+
+def sign(x: torch.Tensor, /) -> torch.Tensor:
+    """x / abs(x), and 0 at 0; NaN at NaN."""
+    if x.is_complex():
+        return torch.sgn(x)
+    found = torch.sign(x)
+    return torch.where(torch.isnan(x), torch.nan, found) if x.is_floating_point() else found
+
+
+def moveaxis(x: torch.Tensor, source: Any, destination: Any, /) -> torch.Tensor:
+    """The array with axes at other places."""
+    return torch.movedim(x, source, destination)
+
+
+def unstack(x: torch.Tensor, /, *, axis: int = 0) -> tuple[torch.Tensor, ...]:
+    """The slices along an axis."""
+    return torch.unbind(x, axis)
+
+
+def argmax(x: torch.Tensor, /, *, axis: int | None = None, keepdims: bool = False) -> torch.Tensor:
+    """Where the largest entry is."""
+    return _place(torch.argmax, x, axis, keepdims)
+
+
+def argmin(x: torch.Tensor, /, *, axis: int | None = None, keepdims: bool = False) -> torch.Tensor:
+    """Where the smallest entry is."""
+    return _place(torch.argmin, x, axis, keepdims)
+
+
+def _place(function: Any, x: torch.Tensor, axis: int | None, keepdims: bool) -> torch.Tensor:
+    if axis is not None:
+        return function(x, axis, keepdim=keepdims)  # type: ignore[no-any-return]
+    found: torch.Tensor = function(x.reshape(-1), 0)
+    return found.reshape((1,) * x.dim()) if keepdims else found
+
+
+def count_nonzero(x: torch.Tensor, /, *, axis: Any = None, keepdims: bool = False) -> torch.Tensor:
+    """How many entries are not 0."""
+    hot = x != 0
+    return hot.to(torch.int64) if axis == () else torch.sum(hot, axis, keepdim=keepdims)
+
+
+def std(
+    x: torch.Tensor, /, *, axis: Any = None, correction: float = 0.0, keepdims: bool = False
+) -> torch.Tensor:
+    """The standard deviation, with n - correction in the denominator."""
+    if axis == ():
+        return torch.zeros_like(x)
+    return torch.std(x, axis, correction=correction, keepdim=keepdims)
