@@ -39,7 +39,7 @@ def _positive(xp, x):
 
 
 def _sign(xp, x):
-    return 2 * _positive(xp, x) - 1  # the sign of array-api-compat fails under torch.vmap
+    return 2 * _positive(xp, x) - 1
 
 
 def _both_signs(size=4, scale=1.0, dtype="float64"):
