@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import inspect
+import itertools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -39,14 +40,23 @@ def make_function(kernel: Kernel, fw: Framework) -> Any:
 
     def jvp(ctx: Any, *dots: torch.Tensor | None) -> Any:
         saved = _primals(ctx.saved_tensors)
+        moves = tuple([inexact(y) for y in saved[n_in:]])
+        if not any(moves):
+            return None if len(moves) == 1 else (None,) * len(moves)
         live = tuple(dot is not None and inexact(x) for dot, x in zip(dots, saved, strict=False))
-        if live not in tangents:
-            tangents[live] = _tangent_function(kernel, fw, live)
+        key = live, moves
+        if key not in tangents:
+            tangents[key] = _tangent_function(kernel, fw, live, moves)
         moving = [dot for dot, alive in zip(dots, live, strict=True) if alive]
         if not autocast_on(saved[0]):
-            return tangents[live].apply(*saved, *moving)
-        with torch.autocast(saved[0].device.type, enabled=False):
-            return tangents[live].apply(*saved, *moving)
+            found = tangents[key].apply(*saved, *moving)
+        else:
+            with torch.autocast(saved[0].device.type, enabled=False):
+                found = tangents[key].apply(*saved, *moving)
+        if all(moves):
+            return found
+        given = iter(found if isinstance(found, tuple) else (found,))
+        return tuple([next(given) if move else None for move in moves])
 
     return _build(op.name, op.signature, forward, backward, jvp, kernel=kernel)
 
@@ -107,16 +117,22 @@ def pull_back(function: Callable[..., Arrays], inputs: Arrays, cts: Sequence[Any
     return tuple(torch.func.grad(loss, argnums=tuple(range(len(inputs))))(*inputs))
 
 
-def _tangent_function(kernel: Kernel, fw: Framework, live: tuple[bool, ...]) -> Any:
-    """The jvp rule of an op: (inputs, outputs, live tangents) -> tangents."""
+def _tangent_function(
+    kernel: Kernel, fw: Framework, live: tuple[bool, ...], moves: tuple[bool, ...]
+) -> Any:
+    """The jvp rule of an op: (inputs, outputs, live tangents) -> tangents of what moves."""
     n_in, n_out = len(live), len(kernel.op.signature.outputs)
 
     def push(*args: torch.Tensor) -> Arrays:
         moving = iter(args[n_in + n_out :])
         dots = tuple(next(moving) if alive else None for alive in live)
-        return kernel.push(fw, dots, args[n_in : n_in + n_out], args[:n_in])
+        found = kernel.push(fw, dots, args[n_in : n_in + n_out], args[:n_in])
+        return tuple(itertools.compress(found, moves))
 
-    return make_autodiff(f"{kernel.op.name}_jvp", kernel.tangent_signature(live), push)
+    signature = kernel.tangent_signature(live)
+    moving_outputs = tuple(itertools.compress(signature.outputs, moves))
+    signature = Signature(signature.inputs, moving_outputs)
+    return make_autodiff(f"{kernel.op.name}_jvp", signature, push)
 
 
 def _push_function(
