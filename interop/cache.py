@@ -22,13 +22,15 @@ from typing import Any
 import numpy as np
 
 from twingrad.interop.errors import ArgumentError
+from twingrad.interop.forks import renew_after_fork
 
 
 class Cache:
     """The latest results of functions, by the content of their arguments.
 
     Threads share it.  Two that want the same result at once compute it once, and the second
-    waits.  A function that raises leaves nothing behind.
+    waits.  A function that raises leaves nothing behind.  A forked process has the results that
+    were there, and computes for itself what a thread of its parent was computing.
 
     Attributes:
         size: how many results are kept; beyond that the least recently used goes.
@@ -39,7 +41,13 @@ class Cache:
         if size < 0:
             raise ArgumentError(f"Cache: the size is {size}; expected 0 or more")
         self.size, self.computed = size, 0
-        self._kept: OrderedDict[Any, Future[Any]] = OrderedDict()
+        self._kept: OrderedDict[Any, Any] = OrderedDict()
+        self.renew()
+        renew_after_fork(self)
+
+    def renew(self) -> None:
+        """Forget what is being computed: a forked process has no thread that does."""
+        self._pending: dict[Any, Future[Any]] = {}
         self._lock = Lock()
 
     def __len__(self) -> int:
@@ -54,31 +62,44 @@ class Cache:
         """
         key = (function, *map(content, args))
         with self._lock:
-            found = self._kept.get(key)
+            if key in self._kept:
+                self._kept.move_to_end(key)
+                return self._kept[key]
+            found = self._pending.get(key)
             mine = found is None
             if found is None:
-                found = self._kept[key] = Future()
+                found = self._pending[key] = Future()
                 self.computed += 1
-            self._kept.move_to_end(key)
-            while len(self._kept) > self.size:
-                self._kept.popitem(last=False)
         if mine:
-            try:
-                found.set_result(function(*args))
-            except BaseException as error:
-                self._forget(key, found)
-                found.set_exception(error)
+            self._compute(key, found, function, args)
         return found.result()
 
     def clear(self) -> None:
         """Drop every result."""
         with self._lock:
             self._kept.clear()
+            self._pending.clear()
 
-    def _forget(self, key: Any, found: Future[Any]) -> None:
+    def _compute(self, key: Any, found: Future[Any], function: Any, args: Any) -> None:
+        try:
+            result = function(*args)
+        except BaseException as error:
+            self._finish(key, found)
+            found.set_exception(error)
+        else:
+            self._finish(key, found, result)
+            found.set_result(result)
+
+    def _finish(self, key: Any, found: Future[Any], *result: Any) -> None:
+        """Keep the result, if there is one, unless the cache was cleared meanwhile."""
         with self._lock:
-            if self._kept.get(key) is found:
-                del self._kept[key]
+            if self._pending.get(key) is not found:
+                return
+            del self._pending[key]
+            for value in result:
+                self._kept[key] = value
+            while len(self._kept) > self.size:
+                self._kept.popitem(last=False)
 
 
 def content(value: Any) -> Hashable:

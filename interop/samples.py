@@ -1,4 +1,4 @@
-"""Host functions that take one sample: a batch of them, in order or through an executor.
+"""How host functions are called: on a batch, or one sample after the other or side by side.
 
 Any `concurrent.futures.Executor` will do: threads, processes, and the executors of Dask, Ray
 and MPI, which run the samples on other machines.
@@ -7,14 +7,18 @@ and MPI, which run the samples on other machines.
 from __future__ import annotations
 
 import contextlib
+import functools
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, Future, as_completed
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from twingrad.interop.errors import RuleError
+from twingrad.interop.errors import ArgumentError, RuleError
+from twingrad.interop.executors import Sent, check_executor, check_fork
+from twingrad.interop.forks import Turns
 from twingrad.interop.signature import as_tuple
 
 Function = Callable[..., Any]
@@ -27,14 +31,65 @@ class Host:
     Attributes:
         vectorize: the functions take one sample, and are called for each of a batch.
         executor: what runs the samples; None: one after the other, in this thread.
-        progress: called as ``progress(done, total)`` after each sample of a batch.
+        progress: called as ``progress(done, total)`` after each sample of a batch; True: a bar
+            by tqdm, or a line on stderr where that is not installed.
         finite: a result that is not finite raises.
+        serial: one call at a time, from any thread, for code that has global state: of the
+            function and the rules of every op that has this very `Host`.
+
+    Raises:
+        ArgumentError: an executor that is none, a progress that cannot be called, either of
+            them without ``vectorize=True``, or an executor with ``serial=True``.
     """
 
     vectorize: bool = False
     executor: Executor | None = None
-    progress: Callable[[int, int], Any] | None = None
+    progress: Callable[[int, int], Any] | bool | None = None
     finite: bool = False
+    serial: bool = False
+    turns: Turns | None = field(default=None, init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        """Check what was given."""
+        check_executor(self.executor)
+        if not (
+            self.progress is None or isinstance(self.progress, bool) or callable(self.progress)
+        ):
+            raise ArgumentError(
+                f"Host: progress is a {type(self.progress).__name__}; expected True or a "
+                "function progress(done, total)"
+            )
+        for name in ("executor", "progress"):
+            if getattr(self, name) and not self.vectorize:
+                raise ArgumentError(
+                    f"Host: {name} is for functions that take one sample; found it without "
+                    "vectorize=True: add that, or leave it out for a function of a whole batch"
+                )
+        if self.serial and self.executor:
+            raise ArgumentError(
+                "Host: serial=True makes one call at a time, an executor several; give one of them"
+            )
+        if self.serial:
+            object.__setattr__(self, "turns", Turns())
+
+    @property
+    def turn(self) -> contextlib.AbstractContextManager[Any]:
+        """What a call is made inside of."""
+        return self.turns.lock if self.turns else _ANY_TIME
+
+
+_ANY_TIME = contextlib.nullcontext()
+
+
+@dataclass(frozen=True)
+class WithNumPy:
+    """A function that takes `xp`, as one that does not."""
+
+    function: Function
+
+    def __call__(self, *args: Any, **static: Any) -> Any:
+        """What the function returns."""
+        return self.function(np, *args, **static)
 
 
 @dataclass(frozen=True)
@@ -75,16 +130,35 @@ class OnBatches:
 
 def on_batches(op: Any, kind: str) -> Function:
     """The function or a rule of an op, as it was written, as one that takes `xp` and a batch."""
+    if not op.host:
+        return op.written[kind]  # type: ignore[no-any-return]
+    whole = _on_whole_batches(op, kind)
+
+    def in_turn(xp: Any, *args: Any, **static: Any) -> Any:
+        with op.host.turn:
+            return whole(xp, *args, **static)
+
+    return in_turn
+
+
+def _on_whole_batches(op: Any, kind: str) -> Function:
     written = op.written[kind]
     plain = isinstance(written, PlainFunction)
-    if not (op.host and op.host.vectorize) or isinstance(written, OnBatches):
+    if not op.host.vectorize or isinstance(written, OnBatches):
         if not plain:
             return written  # type: ignore[no-any-return]
         return lambda xp, *args, **static: written(*args, **static)
+    by_value = written if plain else WithNumPy(written)
     one = written if plain else RuleOf(op, kind)
 
     def batched(xp: Any, *args: Any, **static: Any) -> Any:
-        found = _run(op, one, _split(args), static)
+        executor, samples = op.host.executor, _split(args)
+        if executor is None:
+            found = _in_order(op, one, samples, static)
+        else:
+            check_fork(op.label, executor)
+            sent = Sent(op.label, one, by_value, executor)
+            found = _side_by_side(op, executor, sent, samples, static)
         return _stack(op.label, [as_tuple(y) for y in found])
 
     return batched
@@ -103,30 +177,55 @@ def _split(args: Sequence[Any]) -> list[list[Any]]:
     return [[pick(arg, i) for arg in args] for i in range(size)]
 
 
-def _run(op: Any, one: Function, samples: list[list[Any]], static: Any) -> list[Any]:
-    executor, progress = op.host.executor, op.host.progress or _silent
-    if executor is None:
-        found = []
+def _in_order(op: Any, one: Function, samples: list[list[Any]], static: Any) -> list[Any]:
+    found = []
+    with _telling(op, len(samples)) as progress:
         for i, args in enumerate(samples):
             with _naming(op, i, len(samples)):
                 found.append(one(*args, **static))
             progress(i + 1, len(samples))
-        return found
+    return found
+
+
+def _side_by_side(
+    op: Any, executor: Executor, one: Function, samples: list[list[Any]], static: Any
+) -> list[Any]:
     futures: dict[Future[Any], int] = {}
     try:
         for i, args in enumerate(samples):
             futures[executor.submit(one, *args, **static)] = i
-        for done, future in enumerate(as_completed(futures), start=1):
-            with _naming(op, futures[future], len(samples)):
-                future.result()
-            progress(done, len(samples))
+        with _telling(op, len(samples)) as progress:
+            for done, future in enumerate(as_completed(futures), start=1):
+                with _naming(op, futures[future], len(samples)):
+                    future.result()
+                progress(done, len(samples))
     finally:
         for future in futures:
             future.cancel()  # what is done stays done
     return [future.result() for future in futures]
 
 
+@contextlib.contextmanager
+def _telling(op: Any, total: int) -> Iterator[Callable[[int, int], Any]]:
+    """What is called after each sample."""
+    progress = op.host.progress
+    if progress is not True:
+        yield progress or _silent
+        return
+    try:
+        from tqdm.auto import tqdm
+    except ImportError:
+        yield functools.partial(_line, op.name)
+        return
+    with tqdm(total=total, desc=op.name) as bar:
+        yield lambda done, total: bar.update(done - bar.n)
+
+
 def _silent(done: int, total: int) -> None: ...
+
+
+def _line(name: str, done: int, total: int) -> None:
+    print(f"\r{name}: {done} of {total}", end="\n" * (done == total), file=sys.stderr, flush=True)
 
 
 @contextlib.contextmanager
