@@ -1,4 +1,9 @@
-"""Host functions in JAX: one `jax.pure_callback` for a whole vmapped batch.
+"""Host functions in JAX: a primitive of our own, called once for a whole vmapped batch.
+
+Evaluated, it calls the function there and then, with nothing to compile and nothing to keep;
+`jax.pure_callback` compiles a program for each new Python function and holds it in its caches.
+Lowered, in a program that is compiled, it is one `pure_callback`, which lives as long as that
+program.
 
 A callback belongs to the process that made it, and JAX exports no program with one.  It says
 so in words that name neither the op nor a way out; here an error of ours comes first.
@@ -9,6 +14,9 @@ from __future__ import annotations
 from typing import Any
 
 import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.core import ShapedArray
 from jax.extend.core import Primitive
 from jax.interpreters import batching, mlir
 
@@ -20,43 +28,70 @@ from twingrad.interop.numpy import host_dtype
 from twingrad.interop.rules import Kernel
 from twingrad.interop.signature import Plan
 
-_on_host_p = Primitive("twingrad_on_host")
+host_p = Primitive("twingrad_host")
+host_p.multiple_results = True
 
 
 def call_host(kernel: Kernel, inputs: Arrays, plan: Plan) -> Arrays:
     """Call a host op's function once on the whole batch; inputs have one batch rank."""
-    inputs, dtype = vary_alike(inputs), host_dtype(inputs)
-    promised = tuple(jax.ShapeDtypeStruct(shape, dtype) for shape in plan.outputs)
+    inputs = vary_alike(inputs)
+    dtype = jax.dtypes.canonicalize_dtype(host_dtype(inputs))
+    promised = tuple((shape, dtype) for shape in plan.outputs)
+    found = host_p.bind(*inputs, kernel=kernel, promised=promised)
+    return tuple(vary_as(y, inputs[0]) for y in found)
 
-    def call(*arrays: Any) -> Arrays:
+
+def _run(kernel: Kernel, promised: Any, arrays: Arrays) -> list[np.ndarray]:
+    found = call_numpy(kernel, arrays, kernel.plan(arrays))
+    return [y.astype(dtype, copy=False) for y, (_, dtype) in zip(found, promised, strict=True)]
+
+
+def _evaluate(*arrays: Any, kernel: Kernel, promised: Any) -> list[Any]:
+    """Call it now; by a compiled program where an array lies on several devices."""
+    places = [x.sharding for x in arrays if isinstance(x, jax.Array) and x.committed]
+    if any(place.num_devices > 1 for place in places):
+        program = jax.jit(lambda *xs: host_p.bind(*xs, kernel=kernel, promised=promised))
+        return list(program(*arrays))
+    found = _run(kernel, promised, arrays)
+    return [jax.device_put(y, places[0]) if places else jnp.asarray(y) for y in found]
+
+
+def _batch(args: Arrays, dims: Any, *, kernel: Kernel, promised: Any) -> tuple[Any, Any]:
+    """Put the mapped dimension in front as one more batch dimension."""
+    size = next(x.shape[d] for x, d in zip(args, dims, strict=True) if d is not None)
+    lifted = [
+        x[None] if d is None else jnp.moveaxis(x, d, 0) for x, d in zip(args, dims, strict=True)
+    ]
+    promised = tuple(((size, *shape), dtype) for shape, dtype in promised)
+    found = host_p.bind(*vary_alike(tuple(lifted)), kernel=kernel, promised=promised)
+    return found, (0,) * len(found)
+
+
+def _lower(ctx: Any, *args: Any, kernel: Kernel, promised: Any) -> Any:
+    """One callback; in a program that is exported it raises."""
+    if ctx.module_context.lowering_parameters.for_export:
+        raise ExportError(
+            f"{kernel.op.label}: a host op calls back into this process, so JAX cannot export a "
+            "program with it; export the parts around it, or write its forward function in xp calls"
+        )
+
+    def call(*arrays: Any) -> list[np.ndarray]:
         try:
-            return call_numpy(kernel, arrays, kernel.plan(arrays))
+            return _run(kernel, promised, arrays)
         except Exception as error:  # JAX hands on the text of an exception, without its notes
             notes = getattr(error, "__notes__", None)
             if notes is None:
                 raise
             raise RuntimeError("; ".join((f"{type(error).__name__}: {error}", *notes))) from error
 
-    first = _on_host_p.bind(inputs[0], label=kernel.op.label)
-    found = jax.pure_callback(call, promised, first, *inputs[1:], vmap_method="expand_dims")
-    return tuple(vary_as(y, inputs[0]) for y in found)
+    results = [jax.ShapeDtypeStruct(shape, dtype) for shape, dtype in promised]
+    lower = mlir.lower_fun(lambda *xs: jax.pure_callback(call, results, *xs), multiple_results=True)
+    return lower(ctx, *args)
 
 
-def _lower(ctx: Any, x: Any, *, label: str) -> Any:
-    """The identity; in a program that is exported it raises."""
-    if ctx.module_context.lowering_parameters.for_export:
-        raise ExportError(
-            f"{label}: a host op calls back into this process, so JAX cannot export a program "
-            "with it; export the parts around it, or write its forward function in xp calls"
-        )
-    return [x]
-
-
-def _batch(args: Any, dims: Any, **params: Any) -> tuple[Any, Any]:
-    return _on_host_p.bind(*args, **params), dims[0]
-
-
-_on_host_p.def_impl(lambda x, **_: x)
-_on_host_p.def_abstract_eval(lambda x, **_: x)
-batching.primitive_batchers[_on_host_p] = _batch
-mlir.register_lowering(_on_host_p, _lower)
+host_p.def_impl(_evaluate)
+host_p.def_abstract_eval(
+    lambda *_, promised, **__: [ShapedArray(shape, dtype) for shape, dtype in promised]
+)
+batching.primitive_batchers[host_p] = _batch
+mlir.register_lowering(host_p, _lower, cacheable=False)
