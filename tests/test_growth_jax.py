@@ -1,20 +1,15 @@
 """JAX ops in loops: an eager host op compiles nothing, and what nobody holds is freed."""
 
 import contextlib
-import gc
-import weakref
 
-import numpy as np
 import pytest
 
 pytest.importorskip("jax")
 import jax
 import jax.numpy as jnp
 
-from tests import sample_ops, side_jax
-from tests.growth import SORTS, grow
+from tests import side_jax
 from tests.op_table import ROWS
-from twingrad.interop.jax import bind
 
 HOST_ROWS = [row for row in ROWS if row.op.host]
 COMPILED = []
