@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from twingrad.interop.errors import SignatureError
+from twingrad.interop.promises import Like
 from twingrad.interop.samples import Host
 from twingrad.interop.signature import Signature, as_tuple
 
@@ -52,11 +53,11 @@ def hosted(op: Op, kind: str, rule: Rule) -> Rule:
         out = arrays[n_seeds : n_seeds + n_out] if n_out > 1 else arrays[n_seeds]
         given = arrays[n_seeds + n_out :]
         found = as_tuple(rule(xp, seeded, out, *given, **static))
-        if kind == "jvp" or len(found) != len(given):
-            return found
-        return filled(xp, found, given)
+        like = given if kind == "vjp" else as_tuple(out)
+        return found if len(found) != len(like) else filled(xp, found, like)
 
     signature = Signature((*seeds, *outputs, *inputs), results)
+    first = n_seeds + n_out if kind == "vjp" else n_seeds  # of what the results are like
     derived = type(op)(
         forward,
         signature,
@@ -64,6 +65,7 @@ def hosted(op: Op, kind: str, rule: Rule) -> Rule:
         names=tuple(f"argument_{i}" for i in range(len(signature.inputs))),
         statics=op.statics,
         host=Host(finite=bool(op.host and op.host.finite)),
+        dtypes=tuple(Like(first + i) for i in range(len(results))),
     )
 
     def traced(xp: Any, seeds: Any, out: Any, *given: Any, **static: Any) -> Any:

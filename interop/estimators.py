@@ -158,6 +158,7 @@ def _with_seed(plain: Op) -> Op:
         names=(*plain.names, "seed"),
         statics=plain.statics,
         host=plain.host,
+        dtypes=plain.dtypes,
     )
     op.__doc__, op.__module__ = plain.__doc__, plain.__module__
     return op

@@ -26,6 +26,7 @@ def from_numpy(
     signature: str,
     vjp: Function | None = None,
     jvp: Function | None = None,
+    dtypes: Any = None,
     host: Host | bool = True,
     name: str | None = None,
 ) -> Op:
@@ -39,6 +40,8 @@ def from_numpy(
         vjp: ``vjp(ct, *inputs)``, the gradient of sum(ct * f) in each input, shaped like f's
             arguments; `ct` is a tuple where f has several outputs.
         jvp: ``jvp(tangents, *inputs)``, the tangent of the output.
+        dtypes: of the outputs, see `define`: "complex" where f makes complex numbers of real
+            ones, "real" the other way round, "int64" for indices and counts.
         host: see `Host`.
         name: the op's name in error messages; that of f if None.
 
@@ -46,7 +49,7 @@ def from_numpy(
         SignatureError: the notation is wrong, or a function does not take what it promises.
         ArgumentError: something that is called is no function.
     """
-    op = _make_op(f, Signature.parse(signature), host, name)
+    op = _make_op(f, Signature.parse(signature), host, name, dtypes)
     for kind, rule in (("vjp", vjp), ("jvp", jvp)):
         if rule is not None:
             _check_callable(op, kind, rule)
@@ -61,6 +64,7 @@ def from_jacobian(
     *,
     signature: str,
     hess: Function | None = None,
+    dtypes: str | None = None,
     host: Host | bool | None = None,
     name: str | None = None,
 ) -> Op:
@@ -80,6 +84,7 @@ def from_jacobian(
         hess: ``hess(x)``, the derivative of jac for one input, in the shape of the Jacobian and
             then that of the input, as SciPy's: with it there are second derivatives, without
             it these raise.
+        dtypes: of the output, see `define`.
         host: see `Host`; None: one sample at a time, in this thread.
         name: the op's name in error messages; that of f if None.
 
@@ -97,20 +102,23 @@ def from_jacobian(
     if jac is True:
         one_by_one = isinstance(host, Host) and host.vectorize
         both = _Together(f, 4096 if one_by_one else 4)
-        op = _make_op(both.value, parsed, host, name or _name(f), like=f)
+        op = _make_op(both.value, parsed, host, name or _name(f), dtypes, like=f)
         jac = both.slope
     else:
-        op = _make_op(f, parsed, host, name)
+        op = _make_op(f, parsed, host, name, dtypes)
     if not callable(jac):
         raise ArgumentError(f"{op.label}: jac is a {type(jac).__name__}; expected a function")
     (out,) = parsed.outputs
     slopes = Signature(parsed.inputs, tuple(out + core for core in parsed.inputs))
-    jacobian = _make_op(jac, slopes, host, f"{op.name}.jac", like=f if together else None)
+    # J of a real result for complex inputs is complex, as gradients are; J t is its real part
+    kinds = "complex" if str(op.dtypes[0]).startswith("complex") else None
+    like = f if together else None
+    jacobian = _make_op(jac, slopes, host, f"{op.name}.jac", kinds, like)
     if hess is not None:
         _check_callable(op, "hess", hess)
         (core,) = parsed.inputs
         second = Signature(parsed.inputs, (out + core + core,))
-        _contract(jacobian, _make_op(hess, second, host, f"{op.name}.hess"))
+        _contract(jacobian, _make_op(hess, second, host, f"{op.name}.hess", kinds))
     _contract(op, jacobian)
     return op
 
@@ -189,7 +197,12 @@ def _with_axes(x: Any, count: int, before: int) -> Any:
 
 
 def _make_op(
-    f: Function, signature: Signature, host: Host | bool, name: str | None, like: Any = None
+    f: Function,
+    signature: Signature,
+    host: Host | bool,
+    name: str | None,
+    dtypes: Any = None,
+    like: Any = None,
 ) -> Op:
     if not callable(f):
         raise ArgumentError(
@@ -203,6 +216,7 @@ def _make_op(
         names=names,
         statics=statics,
         host=host if isinstance(host, Host) else Host(),
+        dtypes=dtypes,
     )
     made.__doc__ = inspect.getdoc(like or f)
     made.__module__ = getattr(like or f, "__module__", None) or __name__

@@ -31,6 +31,7 @@ from twingrad.interop.framework import DTYPES, Arrays, inexact, kind
 from twingrad.interop.jax_host import call_host
 from twingrad.interop.jax_linear import apply_linear, as_arrays, sum_to, vary_as
 from twingrad.interop.op import Op
+from twingrad.interop.promises import follows
 from twingrad.interop.rules import Kernel
 from twingrad.interop.signature import Plan, Shape
 
@@ -107,7 +108,10 @@ def _make(op: Op) -> Any:
     def bound(*args: Any, **kwargs: Any) -> Any:
         outs, back = call(args, kwargs)
         if back is not None:
-            outs = tuple(y.astype(back) if y.dtype == jnp.float32 else y for y in outs)
+            outs = tuple(
+                y.astype(back) if y.dtype == jnp.float32 and follows(declared) else y
+                for y, declared in zip(outs, op.dtypes, strict=True)
+            )
         return outs[0] if visible == 1 else outs[:visible]
 
     def all_outputs(*args: Any, **kwargs: Any) -> Any:

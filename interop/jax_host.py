@@ -24,7 +24,7 @@ from twingrad.interop.errors import ExportError
 from twingrad.interop.framework import Arrays
 from twingrad.interop.jax_linear import vary_alike, vary_as
 from twingrad.interop.numpy import call_host as call_numpy
-from twingrad.interop.numpy import host_dtype
+from twingrad.interop.promises import promised
 from twingrad.interop.rules import Kernel
 from twingrad.interop.signature import Plan
 
@@ -35,39 +35,40 @@ host_p.multiple_results = True
 def call_host(kernel: Kernel, inputs: Arrays, plan: Plan) -> Arrays:
     """Call a host op's function once on the whole batch; inputs have one batch rank."""
     inputs = vary_alike(inputs)
-    dtype = jax.dtypes.canonicalize_dtype(host_dtype(inputs))
-    promised = tuple((shape, dtype) for shape in plan.outputs)
-    found = host_p.bind(*inputs, kernel=kernel, promised=promised)
+    names = promised(kernel.op.dtypes, inputs)
+    dtypes = [jax.dtypes.canonicalize_dtype(name).name for name in names]  # narrower without x64
+    results = tuple(zip(plan.outputs, dtypes, strict=True))
+    found = host_p.bind(*inputs, kernel=kernel, results=results)
     return tuple(vary_as(y, inputs[0]) for y in found)
 
 
-def _run(kernel: Kernel, promised: Any, arrays: Arrays) -> list[np.ndarray]:
-    found = call_numpy(kernel, arrays, kernel.plan(arrays))
-    return [y.astype(dtype, copy=False) for y, (_, dtype) in zip(found, promised, strict=True)]
+def _run(kernel: Kernel, results: Any, arrays: Arrays) -> list[np.ndarray]:
+    dtypes = [dtype for _, dtype in results]
+    return list(call_numpy(kernel, arrays, kernel.plan(arrays), dtypes))
 
 
-def _evaluate(*arrays: Any, kernel: Kernel, promised: Any) -> list[Any]:
+def _evaluate(*arrays: Any, kernel: Kernel, results: Any) -> list[Any]:
     """Call it now; by a compiled program where an array lies on several devices."""
     places = [x.sharding for x in arrays if isinstance(x, jax.Array) and x.committed]
     if any(place.num_devices > 1 for place in places):
-        program = jax.jit(lambda *xs: host_p.bind(*xs, kernel=kernel, promised=promised))
+        program = jax.jit(lambda *xs: host_p.bind(*xs, kernel=kernel, results=results))
         return list(program(*arrays))
-    found = _run(kernel, promised, arrays)
+    found = _run(kernel, results, arrays)
     return [jax.device_put(y, places[0]) if places else jnp.asarray(y) for y in found]
 
 
-def _batch(args: Arrays, dims: Any, *, kernel: Kernel, promised: Any) -> tuple[Any, Any]:
+def _batch(args: Arrays, dims: Any, *, kernel: Kernel, results: Any) -> tuple[Any, Any]:
     """Put the mapped dimension in front as one more batch dimension."""
     size = next(x.shape[d] for x, d in zip(args, dims, strict=True) if d is not None)
     lifted = [
         x[None] if d is None else jnp.moveaxis(x, d, 0) for x, d in zip(args, dims, strict=True)
     ]
-    promised = tuple(((size, *shape), dtype) for shape, dtype in promised)
-    found = host_p.bind(*vary_alike(tuple(lifted)), kernel=kernel, promised=promised)
+    results = tuple(((size, *shape), dtype) for shape, dtype in results)
+    found = host_p.bind(*vary_alike(tuple(lifted)), kernel=kernel, results=results)
     return found, (0,) * len(found)
 
 
-def _lower(ctx: Any, *args: Any, kernel: Kernel, promised: Any) -> Any:
+def _lower(ctx: Any, *args: Any, kernel: Kernel, results: Any) -> Any:
     """One callback; in a program that is exported it raises."""
     if ctx.module_context.lowering_parameters.for_export:
         raise ExportError(
@@ -77,21 +78,21 @@ def _lower(ctx: Any, *args: Any, kernel: Kernel, promised: Any) -> Any:
 
     def call(*arrays: Any) -> list[np.ndarray]:
         try:
-            return _run(kernel, promised, arrays)
+            return _run(kernel, results, arrays)
         except Exception as error:  # JAX hands on the text of an exception, without its notes
             notes = getattr(error, "__notes__", None)
             if notes is None:
                 raise
             raise RuntimeError("; ".join((f"{type(error).__name__}: {error}", *notes))) from error
 
-    results = [jax.ShapeDtypeStruct(shape, dtype) for shape, dtype in promised]
-    lower = mlir.lower_fun(lambda *xs: jax.pure_callback(call, results, *xs), multiple_results=True)
+    types = [jax.ShapeDtypeStruct(shape, dtype) for shape, dtype in results]
+    lower = mlir.lower_fun(lambda *xs: jax.pure_callback(call, types, *xs), multiple_results=True)
     return lower(ctx, *args)
 
 
 host_p.def_impl(_evaluate)
 host_p.def_abstract_eval(
-    lambda *_, promised, **__: [ShapedArray(shape, dtype) for shape, dtype in promised]
+    lambda *_, results, **__: [ShapedArray(shape, np.dtype(dtype)) for shape, dtype in results]
 )
 batching.primitive_batchers[host_p] = _batch
 mlir.register_lowering(host_p, _lower, cacheable=False)

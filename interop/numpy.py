@@ -18,6 +18,7 @@ from twingrad.interop.binding import describe, split_call
 from twingrad.interop.errors import ArgumentError, MissingRuleError, RuleError
 from twingrad.interop.framework import DTYPES, Arrays, cast_like, inexact, kind
 from twingrad.interop.op import Op
+from twingrad.interop.promises import Declared, fit, follows, promised
 from twingrad.interop.rules import Kernel
 from twingrad.interop.signature import Plan, Shape, as_tuple
 
@@ -42,7 +43,7 @@ class _NumPy:
         return tuple(_own(y) for y in as_tuple(found))
 
     def host(self, kernel: Kernel, inputs: Arrays, plan: Plan) -> Arrays:
-        return call_host(kernel, inputs, plan)
+        return call_host(kernel, inputs, plan, promised(kernel.op.dtypes, inputs))
 
     def transpose(
         self, linear: Callable[..., Arrays], like: Sequence[tuple[Shape, Any]], seeds: Arrays
@@ -68,8 +69,10 @@ def bind(op: Op) -> Any:
     return op.bound["numpy"]
 
 
-def call_host(kernel: Kernel, inputs: Arrays, plan: Plan) -> tuple[np.ndarray, ...]:
-    """Call a host op's function once, on the whole batch.
+def call_host(
+    kernel: Kernel, inputs: Arrays, plan: Plan, dtypes: Sequence[str]
+) -> tuple[np.ndarray, ...]:
+    """Call a host op's function once, on the whole batch; `dtypes` are those it promised.
 
     It gets read-only, contiguous arrays with one batch dimension in front: the flattened
     batch, or 1 for an argument that is the same for every sample.
@@ -77,13 +80,13 @@ def call_host(kernel: Kernel, inputs: Arrays, plan: Plan) -> tuple[np.ndarray, .
     It is not called for an empty batch.
 
     Raises:
-        RuleError: it returned another number of arrays, or another shape, than promised; or,
-            where the op asks for that, a number that is not finite.
+        RuleError: it returned another number of arrays, or another shape, than promised, or a
+            dtype that does not fit; or, where the op asks for that, a number that is not finite.
     """
-    op, dtype = kernel.op, host_dtype(inputs)
+    op = kernel.op
     rank, size = len(plan.batch), math.prod(plan.batch)
     if not size:
-        return tuple(np.empty(shape, dtype) for shape in plan.outputs)
+        return tuple(map(np.empty, plan.outputs, dtypes))
     arrays = tuple([_flat(x, plan.batch, rank, size) for x in inputs])
     try:
         found = as_tuple(op.forward(np, *arrays, **kernel.keywords))
@@ -96,19 +99,9 @@ def call_host(kernel: Kernel, inputs: Arrays, plan: Plan) -> tuple[np.ndarray, .
             f"expected {len(plan.outputs)}"
         )
     return tuple(
-        _result(op, y, size, shape, rank, dtype)
-        for y, shape in zip(found, plan.outputs, strict=True)
+        _result(op, y, size, shape, rank, dtype, declared)
+        for y, shape, dtype, declared in zip(found, plan.outputs, dtypes, op.dtypes, strict=True)
     )
-
-
-def host_dtype(inputs: Arrays) -> str:
-    """What a host function's results are cast to: the precision of its inputs.
-
-    Complex where an input is complex; float64 where no input is inexact.
-    """
-    found = [kind(x.dtype) for x in inputs if inexact(x)]
-    bits = max((b for _, b in found), default=64)
-    return DTYPES["complex" if any(name == "complex" for name, _ in found) else "real", bits]
 
 
 def _protected(x: Any) -> Any:
@@ -138,7 +131,9 @@ def _flat(x: Any, batch: tuple[int, ...], rank: int, size: int) -> np.ndarray:
     return flat
 
 
-def _result(op: Op, y: Any, size: int, shape: tuple[int, ...], rank: int, dtype: str) -> np.ndarray:
+def _result(
+    op: Op, y: Any, size: int, shape: Shape, rank: int, dtype: str, declared: Declared
+) -> np.ndarray:
     y = np.asarray(y)
     core = shape[rank:]
     if y.shape != (size, *core):
@@ -148,17 +143,15 @@ def _result(op: Op, y: Any, size: int, shape: tuple[int, ...], rank: int, dtype:
                 f"{(size, *core)}, the batch dimension in front"
             )
         y = np.broadcast_to(y, (size, *core))
-    if y.dtype.kind not in "fciub":
-        raise RuleError(f"{op.label}: its host function returned dtype {y.dtype}")
-    if dtype.startswith("float"):
-        y = y.real
+    y = fit(op.label, y, dtype, declared)
     if op.host and op.host.finite and not (good := np.isfinite(y)).all():
         sample = np.argwhere(~good)[0, 0]
         raise RuleError(
             f"{op.label}: its host function returned a result that is not finite for sample "
             f"{sample} of {size}"
         )
-    return np.array(y.reshape(shape), dtype=dtype, order="C")
+    shaped: np.ndarray = y.reshape(shape)
+    return shaped
 
 
 def _prepare(op: Op, args: tuple[Any, ...]) -> tuple[Arrays, Any]:
@@ -204,7 +197,10 @@ def _make(op: Op) -> Any:
 
     def bound(*args: Any, **kwargs: Any) -> Any:
         _, _, outs, bits = run(args, kwargs)
-        outs = tuple(_give_back(y, bits) for y in outs[: op.visible])
+        outs = tuple(
+            _give_back(y, bits) if follows(declared) else y
+            for y, declared in zip(outs[: op.visible], op.dtypes, strict=False)
+        )
         return outs[0] if op.visible == 1 else outs
 
     def all_outputs(*args: Any, **kwargs: Any) -> Any:
@@ -216,7 +212,7 @@ def _make(op: Op) -> Any:
         kernel, inputs, outs, _ = run(args, kwargs)
         check_count("cotangents", cts, op.visible)
         seeds = tuple(
-            cast_like(NUMPY, np.asarray(ct), y)
+            cast_like(NUMPY, np.asarray(ct), y) if inexact(y) else None
             for ct, y in zip(as_tuple(cts), outs[: op.visible], strict=True)
         )
         seeds += (None,) * op.hidden

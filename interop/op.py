@@ -14,6 +14,7 @@ from typing import Any, overload
 
 from twingrad.interop.derived import by_rows, delegate, hosted
 from twingrad.interop.errors import ArgumentError, MissingRuleError, SignatureError
+from twingrad.interop.promises import declare
 from twingrad.interop.samples import Host, on_batches
 from twingrad.interop.signature import Signature
 from twingrad.interop.static import Static
@@ -35,6 +36,7 @@ class Op:
         host: how forward is called, where it is NumPy code that no framework can trace;
             otherwise None.
         hidden: how many of the last outputs only the rules see.
+        dtypes: what each output's dtype is, see `define`.
         names: the argument names, in order.
         statics: the keyword-only parameters and their defaults.
         written: the function and the rules as the user wrote them.
@@ -50,6 +52,7 @@ class Op:
         statics: dict[str, Any],
         host: Host | None = None,
         hidden: int = 0,
+        dtypes: Any = None,
     ) -> None:
         self.signature = signature
         self.name, self.names, self.statics = name, names, statics
@@ -63,6 +66,7 @@ class Op:
         self.visible = len(signature.outputs) - hidden
         shown = Signature(signature.inputs, signature.outputs[: self.visible])
         self.label = f"{name} {shown}"
+        self.dtypes = declare(self.label, dtypes, len(signature.outputs))
         self.__name__ = self.__qualname__ = name
         self.__doc__ = inspect.getdoc(forward)
         self.__module__ = forward.__module__
@@ -163,9 +167,11 @@ class Op:
 def define(signature: Rule) -> Op: ...
 @overload
 def define(
-    signature: str, *, host: bool | Host = ..., hidden: int = ...
+    signature: str, *, host: bool | Host = ..., hidden: int = ..., dtypes: Any = ...
 ) -> Callable[[Rule], Op]: ...
-def define(signature: Any, *, host: bool | Host = False, hidden: int = 0) -> Any:
+def define(
+    signature: Any, *, host: bool | Host = False, hidden: int = 0, dtypes: Any = None
+) -> Any:
     """Turn ``forward(xp, *inputs, *, static...)`` into an `Op`.
 
     Args:
@@ -174,6 +180,12 @@ def define(signature: Any, *, host: bool | Host = False, hidden: int = 0) -> Any
             arrays that have exactly one batch dimension in front.  A `Host` instead of True
             says more: one sample at a time, through an executor, with a check of the results.
         hidden: the last outputs that rules see but the bound function does not return.
+        dtypes: of the outputs, one for all or one for each: "real" or "complex", in the
+            precision of the inputs; or a fixed one: "bool", "int64", "int32", "float64",
+            "complex128" and so on.  None: the precision of the inputs; of a host function
+            complex where an input is complex, otherwise the kind that the function returns.
+            A result that does not fit raises RuleError: complex for real, a float for an
+            integer, an integer that the promised dtype cannot hold.
 
     Raises:
         SignatureError: the notation is wrong, or the function has another number of
@@ -200,6 +212,7 @@ def define(signature: Any, *, host: bool | Host = False, hidden: int = 0) -> Any
             statics=statics,
             host=Host() if host is True else host or None,
             hidden=hidden,
+            dtypes=dtypes,
         )
         _check_arity(op, forward, 1, "its function")
         return op

@@ -17,12 +17,12 @@ from twingrad.interop.framework import (
     Arrays,
     Framework,
     align,
-    cast,
     cast_like,
     inexact,
     precision,
 )
 from twingrad.interop.op import Op, Rule
+from twingrad.interop.promises import cast_output
 from twingrad.interop.signature import Plan, Shape, Signature, as_tuple
 from twingrad.interop.static import Static
 
@@ -194,7 +194,7 @@ class Kernel:
     def _output(self, fw: Framework, i: int, y: Array, shape: Shape, bits: int) -> Array:
         if tuple(y.shape) != shape:
             y = self._spread(fw, y, shape, "its function returned an output", i)
-        return cast(fw, y, bits)
+        return cast_output(fw, self.op.label, y, bits, self.op.dtypes[i])
 
     def _gradient(
         self, fw: Framework, i: int, g: Array, x: Array, target: Shape, plan: Plan, slot: int

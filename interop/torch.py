@@ -29,6 +29,7 @@ from twingrad.interop.binding import describe, split_call
 from twingrad.interop.errors import ArgumentError
 from twingrad.interop.framework import DTYPES, Arrays, inexact, kind
 from twingrad.interop.op import Op
+from twingrad.interop.promises import follows
 from twingrad.interop.rules import Kernel
 from twingrad.interop.signature import Plan, Shape
 from twingrad.interop.torch_call import call_rule
@@ -113,10 +114,14 @@ def _make(op: Op) -> Any:
 
     def evaluate(*args: Any, **kwargs: Any) -> Any:
         outs, back = call(args, kwargs)
-        if visible == 1:
-            out = outs if isinstance(outs, torch.Tensor) else outs[0]
-            return out if back is None else _give_back(out, back)
-        return tuple([y if back is None else _give_back(y, back) for y in outs[:visible]])
+        if isinstance(outs, torch.Tensor):
+            outs = (outs,)
+        if back is not None:
+            outs = [
+                y.to(back) if y.dtype == torch.float32 and follows(declared) else y
+                for y, declared in zip(outs, op.dtypes, strict=True)
+            ]
+        return outs[0] if visible == 1 else tuple(outs[:visible])
 
     torch.compiler.allow_in_graph(evaluate)
 
@@ -232,7 +237,3 @@ def _number_dtype(x: Any, bits: int) -> Any:
         return torch.bool
     name = "complex" if isinstance(x, complex) else "real"
     return getattr(torch, DTYPES[name, bits])
-
-
-def _give_back(y: torch.Tensor, back: torch.dtype) -> torch.Tensor:
-    return y.to(back) if y.dtype == torch.float32 else y

@@ -23,7 +23,7 @@ import torch
 from twingrad.interop.errors import ArgumentError
 from twingrad.interop.framework import Arrays
 from twingrad.interop.numpy import call_host as call_numpy
-from twingrad.interop.numpy import host_dtype
+from twingrad.interop.promises import promised
 from twingrad.interop.rules import Kernel
 from twingrad.interop.torch_sharded import is_sharded, on_local_batches
 
@@ -78,14 +78,16 @@ def _real(inputs: Sequence[torch.Tensor], name: str) -> list[torch.Tensor]:
     kernel = _find(name).kernel
     device = inputs[0].device
     arrays = tuple(x.detach().resolve_conj().resolve_neg().cpu().numpy() for x in inputs)
-    outs = call_numpy(kernel, arrays, kernel.plan(arrays))
+    dtypes = promised(kernel.op.dtypes, arrays)
+    outs = call_numpy(kernel, arrays, kernel.plan(arrays), dtypes)
     return [torch.from_numpy(y).to(device) for y in outs]
 
 
 def _fake(inputs: Sequence[torch.Tensor], name: str) -> list[torch.Tensor]:
-    dtype = getattr(torch, host_dtype(tuple(inputs)))
-    shapes = _find(name).kernel.plan(inputs).outputs
-    return [inputs[0].new_empty(shape, dtype=dtype) for shape in shapes]
+    kernel = _find(name).kernel
+    shapes, dtypes = kernel.plan(inputs).outputs, promised(kernel.op.dtypes, tuple(inputs))
+    pairs = zip(shapes, dtypes, strict=True)
+    return [inputs[0].new_empty(shape, dtype=getattr(torch, name)) for shape, name in pairs]
 
 
 def _apply(inputs: Sequence[torch.Tensor], name: str) -> list[torch.Tensor]:

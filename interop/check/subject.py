@@ -146,6 +146,7 @@ def scaled(op: Op, factor: float) -> Op:
         statics=op.statics,
         host=op.host,
         hidden=op.hidden,
+        dtypes=op.dtypes,
     )
     copy.vjp, copy.jvp = (rule and times(rule) for rule in (op.vjp, op.jvp))
     return copy
