@@ -25,6 +25,7 @@ from twingrad.interop.framework import Arrays
 from twingrad.interop.numpy import call_host as call_numpy
 from twingrad.interop.promises import promised
 from twingrad.interop.rules import Kernel
+from twingrad.interop.torch_batched import on_first_vmap, on_vmap
 from twingrad.interop.torch_sharded import is_sharded, on_local_batches
 
 # Functions by a name that is the same in every process: compiled and exported graphs hold it
@@ -90,6 +91,14 @@ def _fake(inputs: Sequence[torch.Tensor], name: str) -> list[torch.Tensor]:
     return [inputs[0].new_empty(shape, dtype=getattr(torch, name)) for shape, name in pairs]
 
 
+def _on_first_vmap(inputs: Sequence[torch.Tensor], name: str) -> list[torch.Tensor]:
+    return on_first_vmap(lambda x: torch.ops.twingrad.host(x, name), inputs)
+
+
+def _on_vmap(info: Any, dims: Any, inputs: Sequence[torch.Tensor], name: str) -> Any:
+    return on_vmap(lambda x: torch.ops.twingrad.host(x, name), dims[0], inputs)
+
+
 def _apply(inputs: Sequence[torch.Tensor], name: str) -> list[torch.Tensor]:
     outs = _find(name).apply(*inputs)
     return list(outs) if isinstance(outs, tuple) else [outs]
@@ -99,5 +108,7 @@ _LIBRARY = torch.library.Library("twingrad", "FRAGMENT")
 _LIBRARY.define("host(Tensor[] inputs, str name) -> Tensor[]")
 _LIBRARY.impl("host", _real, "CompositeExplicitAutograd")
 torch.library.register_fake("twingrad::host", _fake, lib=_LIBRARY)
+_LIBRARY.impl("host", _on_first_vmap, "Batched")
+torch.library.register_vmap("twingrad::host", _on_vmap, lib=_LIBRARY)
 _LIBRARY.define("op(Tensor[] inputs, str name) -> Tensor[]")
 _LIBRARY.impl("op", _apply, "CompositeImplicitAutograd")

@@ -17,7 +17,5 @@ def test_property(row, name):
 def test_gradcheck_and_gradgradcheck_pass_in_both_modes(row):
     x = [v.requires_grad_() for v in properties.arrays(side_torch, row, (2,))]
     f = side_torch.function(row.op)
-    # is_grads_batched runs on torch's old vmap, which knows no custom operators
-    batched = not row.op.host
-    torch.autograd.gradcheck(f, x, check_forward_ad=True, check_batched_grad=batched)
-    torch.autograd.gradgradcheck(f, x, check_fwd_over_rev=True, check_batched_grad=batched)
+    torch.autograd.gradcheck(f, x, check_forward_ad=True, check_batched_grad=True)
+    torch.autograd.gradgradcheck(f, x, check_fwd_over_rev=True, check_batched_grad=True)
