@@ -39,6 +39,7 @@ CALLS = {
     "sign of integers": lambda xp, x: xp.sign(xp.astype(x, xp.int32)),
     "moveaxis": lambda xp, x: xp.moveaxis(x, 0, -1),
     "moveaxis of two": lambda xp, x: xp.moveaxis(x[None], (0, 1), (2, 0)),
+    "matrix_transpose": lambda xp, x: xp.linalg.matrix_transpose(xp.matrix_transpose(x[None])) * x,
     "unstack": lambda xp, x: xp.unstack(x, axis=-1)[1],
     "vecdot": lambda xp, x: xp.vecdot(x, xp.sin(x), axis=0),
     "vecdot of complex": lambda xp, x: xp.real(xp.linalg.vecdot(x * 1j, x + 1j)),

@@ -4,8 +4,9 @@ A rule runs under vmap, forward mode, `torch.func.linearize` and compilers.  The
 
 - a write in place into a constant is dropped without an error: `linearize` folds what follows
   from constants before it writes (``eye``);
-- writes through a boolean mask (``sign``) and `aten::moveaxis.int` (``moveaxis``, ``unstack``,
-  ``vecdot``) have no batching rule;
+- writes through a boolean mask (``sign``), `aten::moveaxis.int` (``moveaxis``, ``unstack``,
+  ``vecdot``) and, on torch's first vmap, `aten::swapaxes` (``matrix_transpose``) have no
+  batching rule;
 - ``argmax`` and ``argmin`` of the whole array with ``keepdims=True``, and `linalg.solve` of a
   vector, have a batching rule that is wrong.
 
@@ -22,7 +23,7 @@ import torch
 from array_api_compat.torch import *  # pyright: ignore[reportWildcardImportFromLibrary]
 
 from twingrad.interop.xp import torch_linalg as linalg
-from twingrad.interop.xp.torch_linalg import vecdot
+from twingrad.interop.xp.torch_linalg import matrix_transpose, vecdot
 
 __all__ = [
     "argmax",
@@ -30,6 +31,7 @@ __all__ = [
     "count_nonzero",
     "eye",
     "linalg",
+    "matrix_transpose",
     "moveaxis",
     "sign",
     "std",

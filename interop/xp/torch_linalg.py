@@ -9,7 +9,12 @@ import array_api_compat.torch as compat
 import torch
 from array_api_compat.torch.linalg import *  # pyright: ignore[reportWildcardImportFromLibrary]
 
-__all__ = ["solve", "vecdot", "vector_norm"]
+__all__ = ["matrix_transpose", "solve", "vecdot", "vector_norm"]
+
+
+def matrix_transpose(x: torch.Tensor, /) -> torch.Tensor:  # type: ignore[no-redef]
+    """The last two axes exchanged."""
+    return torch.transpose(x, -2, -1)
 
 
 def solve(  # type: ignore[no-redef]
