@@ -7,6 +7,7 @@ from experiments.methods import METHODS, PAIRS, label
 from experiments.records import RESULTS, Record, read
 from experiments.report_check import gradient_check
 from experiments.report_sparse import diffusion, peers
+from experiments.report_special import special
 from experiments.wording import microseconds, picture, quartiles, short, table
 
 REPORT = "experiments/results/REPORT.md"
@@ -18,6 +19,7 @@ FILES = (
     "diffusion_fit",
     "sparse_peers",
     "gradient_check",
+    "special_functions",
     "adjoint_rosenbrock",
     "truncated_mixture_fit",
 )
@@ -33,7 +35,8 @@ def setting() -> str:
         f"Run of {stamp['date']} at commit `{(stamp['commit'] or 'unknown')[:12]}`{changed}. "
         f"{stamp['cpu']}, {stamp['cores']} cores, {stamp['torch_threads']} torch threads; "
         f"{devices}; Python {stamp['python']}, {versions}. {_load(stamp)}\n\n"
-        "Everything is float64. Times are medians over blocks of calls, each call waited for; "
+        "Everything is float64 where nothing else is said. Times are medians over blocks of "
+        "calls, each call waited for; "
         "methods that are compared were timed in turns, and ratios are medians of the ratios of "
         f"blocks that follow each other. All figures come from {files}. {_other_runs(stamp)}\n"
     )
@@ -277,7 +280,7 @@ def _posted(setting: Record, fits: list[Record]) -> str:
 def main() -> None:
     parts = ["# Experiments\n", findings(), setting()]
     parts += [throughput(), vmap_cost(), overhead(), executors()]
-    parts += [diffusion(), peers(), gradient_check(), rosenbrock(), fit()]
+    parts += [diffusion(), peers(), gradient_check(), special(), rosenbrock(), fit()]
     (RESULTS / "REPORT.md").write_text("\n".join(parts))
 
 

@@ -16,6 +16,7 @@ from experiments import (
     plots,
     report,
     sparse_peers,
+    special_functions,
     truncated_mixture_fit,
     vmap_cost,
 )
@@ -27,6 +28,7 @@ PARTS = (
     host_executors,
     diffusion_fit,
     sparse_peers,
+    special_functions,
     gradient_check,
     batched_throughput,
     vmap_cost,

@@ -2,9 +2,9 @@
 
 Each is the library's own where that is accurate to a few units in the last place (ulps),
 and a formula that compilers fuse where it is not; what was measured of every function and
-mode stands in experiments/results/special_functions.md. The others that the ops use, exp,
-log and sqrt, are within 1.2 ulps everywhere. XLA on the CPU takes subnormal numbers for 0;
-no formula can help that.
+mode stands in experiments/results/REPORT.md. The others that the ops use, exp and log, are
+within 1.2 ulps everywhere. XLA on the CPU takes subnormal numbers for 0; no formula can
+help that.
 
 `erfcx(xp, x) = exp(x*x) erfc(x)` for x >= 0 (DLMF 7.2.3 calls it w(ix)). torch
 and SciPy have it; `jax.scipy.special.erfcx` multiplies exp(x*x) by erfc(x),
@@ -67,11 +67,11 @@ _SINGLE = (
 
 
 def erfcx(xp: Any, x: Any) -> Any:
-    """exp(x*x) erfc(x) for x >= 0, within 4 units in the last place.
+    """exp(x*x) erfc(x) for x >= 0, within 8 units in the last place.
 
-    Our own polynomial is within 2 and needs no library, and a compiler fuses it
+    Our own polynomial is within 5 and needs no library, and a compiler fuses it
     into one loop. Eager torch would walk memory some fifty times for it, so
-    there float64 goes to torch's own function, which is within 4.
+    there float64 goes to torch's own function, which is within 8.
     """
     double = xp.finfo(x.dtype).bits == 64
     if double and _is_torch(xp) and not xp.compiler.is_compiling():
