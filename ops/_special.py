@@ -96,7 +96,7 @@ BERNOULLI = (
 
 
 def expm1(xp: Any, x: Any) -> Any:
-    """exp(x) - 1, within 5 units in the last place; so are its derivatives.
+    """exp(x) - 1, within 5 units in the last place.
 
     In code that torch compiles it is our own formula, within 3: there Inductor computes
     exp(x) - 1 as it stands, with no digit left near 0 (pytorch/pytorch#189803).

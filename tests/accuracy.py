@@ -18,6 +18,56 @@ PARTS = {
     "second, fwd over rev": 2,
 }
 
+BOUNDS = {
+    ("float64", 0): 1e-13,
+    ("float64", 1): 1e-13,
+    ("float64", 2): 1e-10,
+    ("float32", 0): 2e-5,
+    ("float32", 1): 2e-5,
+    ("float32", 2): 1e-3,
+}
+FAR_OUT = {
+    ("float64", 0): 3e-13,
+    ("float64", 1): 3e-13,
+    ("float64", 2): 1e-10,
+    ("float32", 0): 4e-5,
+    ("float32", 1): 4e-5,
+    ("float32", 2): 2e-2,
+}
+
+
+def check(row, dtype, found, note=lambda name, value: None):
+    """That each part of `found`, see `measured`, is within its bound at every hard input.
+
+    Bounds, relative to the natural size of each block (see `error`):
+
+    - values and first derivatives 1e-13 in float64 and 2e-5 in float32;
+    - second derivatives 1e-10 and 1e-3;
+    - at 35 sigma more: phi(t) = exp(-t^2/2) has t^2 times the relative error of t, and
+      t = (lower - mean)/scale is rounded twice; 35^2 = 1225 units of 1.1e-16 are 1.3e-13.
+    """
+    misses, claims = [], 0
+    for part, arrays in found.items():
+        worst = 0.0
+        for name, got in zip(row.hard, arrays, strict=True):
+            exact = exact_of(row.name, name, dtype)
+            size = None if exact is None else error(row, dtype, got, exact, part)
+            if size is None:
+                continue
+            bound = (FAR_OUT if "35" in name else BOUNDS)[dtype, PARTS[part]]
+            claims, worst = claims + 1, max(worst, size)
+            if not size <= bound:
+                misses.append(f"{part}, {name}: {size:.1e}, allowed {bound:.0e}")
+        note(f"worst relative error, {part}", worst)
+    assert not misses, "; ".join(misses)
+    assert claims > len(row.hard)
+
+
+@functools.cache
+def exact_of(name, hard, dtype):
+    """`truths`, computed once for every mode."""
+    return truths(next(row for row in ROWS if row.name == name), hard, dtype)
+
 
 def truths(row, name, dtype):
     """(value, first, second) at the inputs as they are after rounding to `dtype`.

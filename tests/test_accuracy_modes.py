@@ -1,0 +1,92 @@
+"""Accuracy at the hard inputs in every mode: eager, compiled and jitted, in vectors of any length.
+
+`test_accuracy` has vmap.  Here native batches of 1, 3, 8 and 1000 entries go through the
+value with its gradient, and through forward mode with second derivatives, each in one graph;
+lengths above 1 share a graph of dynamic shape in torch.  The quick cells run in `make test`.
+"""
+
+import functools
+import importlib
+
+import pytest
+
+from tests import accuracy_modes
+from tests.accuracy import check
+from tests.op_table import ROWS
+
+LENGTHS = (1, 3, 8, 1000)
+HARD = {row.name: row for row in ROWS if row.hard}
+SMALL = ("log1mexp", "log_ndtr_diff")
+
+MODES = {
+    ("torch", "eager"): lambda side: side.once,
+    ("torch", "aot_eager"): lambda side: _dynamic(side, "aot_eager"),
+    ("torch", "inductor"): lambda side: _dynamic(side, "inductor"),
+    ("jax", "eager"): lambda side: lambda f: f,
+    ("jax", "jit"): lambda side: side.compiler(),
+}
+# the quick cells; a shipped op that is not here has slow ones only
+QUICK = {
+    ("torch", "eager", "first"): HARD,
+    ("torch", "eager", "second"): SMALL,
+    ("torch", "inductor", "first"): SMALL,
+    ("torch", "inductor", "backward"): ("log1mexp",),
+    ("jax", "jit", "first"): SMALL,
+    ("jax", "jit", "second"): ("log1mexp",),
+}
+
+
+def _dynamic(side, backend):
+    return functools.partial(side.compiler(backend), dynamic=True)
+
+
+def _functions(side_name):
+    names = ["first", "second"]
+    return [*names, "backward"] if side_name == "torch" else names
+
+
+def _cells():
+    for side, mode in MODES:
+        for what in _functions(side):
+            for name in HARD:
+                quick = name in QUICK.get((side, mode, what), ())
+                marks = [] if quick else [pytest.mark.slow]
+                marks += [pytest.mark.compile] if mode in ("inductor", "aot_eager") else []
+                yield pytest.param(side, mode, what, name, quick, marks=marks)
+
+
+def run_everything(side_name, mode, what, name, dtype, lengths, note=lambda *_: None):
+    """Check one function of one op, compiled once, at all the lengths."""
+    side, row = importlib.import_module(f"tests.side_{side_name}"), HARD[name]
+    f, compiler = side.function(row.op), MODES[side_name, mode](side)
+    if what == "backward":
+        run = accuracy_modes.backward(side, compiler(lambda *x: f(*x)))
+    else:
+        run = compiler(getattr(accuracy_modes, what)(side, f))
+    measure = accuracy_modes.hessian if what == "second" else accuracy_modes.jacobian
+    for length in lengths:
+        for found in measure(side, row, run, dtype, length):
+            check(row, dtype, found, note)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize(("side", "mode", "what", "name", "quick"), [*_cells()])
+def test_hard_inputs_in_every_mode(side, mode, what, name, quick, dtype, record_property):
+    pytest.importorskip(side)
+    lengths = LENGTHS
+    if quick:
+        lengths = (1000,) if mode in ("eager", "jit") else (3, 8, 1000)
+    elif mode == "eager" and side == "jax":
+        lengths = (1000,)
+    run_everything(side, mode, what, name, dtype, lengths, record_property)
+
+
+@pytest.mark.compile
+@pytest.mark.parametrize("what", ["first", "backward"])
+def test_with_expm1_of_the_library_compiled_ops_fail(what, monkeypatch):
+    """As the ops were: Inductor's expm1 of a vector is exp(x) - 1 (pytorch/pytorch#189803)."""
+    pytest.importorskip("torch")
+    module = importlib.import_module("twingrad.ops.log1mexp")
+    monkeypatch.setattr(module, "expm1", lambda xp, x: xp.expm1(x))
+    with pytest.raises(AssertionError, match="x = -1e-30"):
+        run_everything("torch", "inductor", what, "log1mexp", "float64", (8,))
