@@ -62,7 +62,7 @@ class _Torch:
         return cotangent.conj() if cotangent.is_complex() else cotangent
 
     def to_framework(self, gradient: torch.Tensor) -> torch.Tensor:
-        return gradient.conj() if gradient.is_complex() else gradient
+        return gradient.conj().resolve_conj() if gradient.is_complex() else gradient
 
 
 TORCH = _Torch()

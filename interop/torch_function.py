@@ -77,7 +77,7 @@ def make_autodiff(name: str, signature: Signature, function: Callable[..., Array
         live = [i for i, want in enumerate(wanted) if want]
         moving = tuple(args[i] for i in live)
         gradients = pull_back(_restrict(function, args, live), moving, cts)
-        found = dict(zip(live, gradients, strict=True))
+        found = dict(zip(live, map(_resolved, gradients), strict=True))
         return tuple(found.get(i) for i in range(len(args)))
 
     def jvp(ctx: Any, *dots: torch.Tensor | None) -> Any:
@@ -277,8 +277,13 @@ def _fresh(outs: Arrays, inputs: Arrays) -> Any:
     torch treats a Function that returns a view of an input as a view operation, and forward
     mode writes tangents in the layout of their primals, which an expanded one cannot take.
     """
-    fresh = tuple([y.clone() if _borrowed(y, inputs) else y for y in outs])
+    fresh = tuple([_resolved(y.clone() if _borrowed(y, inputs) else y) for y in outs])
     return fresh[0] if len(fresh) == 1 else fresh
+
+
+def _resolved(y: torch.Tensor) -> torch.Tensor:
+    """The tensor with its numbers in memory: with a lazy conjugate `y.numpy()` fails."""
+    return y.resolve_conj().resolve_neg() if y.is_conj() or y.is_neg() else y
 
 
 def _borrowed(y: torch.Tensor, inputs: Arrays) -> bool:
