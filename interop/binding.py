@@ -28,7 +28,7 @@ def split_call(
 
 def describe(function: Callable[..., Any], op: Op, framework: str, **attributes: Any) -> Any:
     """Give a bound function the op's name, signature and docstring, and its attributes."""
-    function.__name__ = function.__qualname__ = op.name
+    function.__name__, function.__qualname__ = op.name, f"{op.__qualname__}.for_{framework}"
     function.__module__ = op.__module__
     parameters = [inspect.Parameter(n, inspect.Parameter.POSITIONAL_OR_KEYWORD) for n in op.names]
     parameters += [
@@ -40,6 +40,7 @@ def describe(function: Callable[..., Any], op: Op, framework: str, **attributes:
     function.__doc__ = (
         f"{doc}\n\nSignature: ``{op.label.partition(' ')[2]}``; arrays are `{array}`.".lstrip()
     )
-    function.__dict__.update(attributes, op=op)
+    # pickle finds it by `__qualname__`: at the op, or where it took the place of the op
+    function.__dict__.update(attributes, op=op, **{f"for_{framework}": function})
     function.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     return function

@@ -15,6 +15,7 @@ from twingrad.interop.errors import ArgumentError, RuleError
 from twingrad.interop.external import from_numpy
 from twingrad.interop.op import Op
 from twingrad.interop.perturbed import Array, Points, apart, longest, moved
+from twingrad.interop.pickling import remembered
 from twingrad.interop.samples import Host, OnBatches
 
 Function = Callable[..., Any]
@@ -26,6 +27,7 @@ _EPS = float(np.finfo(np.float64).eps)
 #   |error| <= h^2 M / 6 + e / h,      M = max |f'''|                                     (1)
 # Its derivative in h is zero at h^3 = 3 e / M, where the error is (9 M e^2 / 8)^(1/3).    (2)
 # Rounding alone: e = eps |f|; with |f| about M |x|^3 that is h = cbrt(3 eps) |x|.         (3)
+@remembered
 def finite_difference(
     f: Function,
     *,
@@ -111,6 +113,7 @@ def finite_difference(
 
 # f(x + i h) = f(x) + i h f'(x) - h^2 f''(x)/2 - ...: Im f(x + i h) / h = f'(x) - h^2 f'''/6,
 # and no difference is taken, so that h can be so small that the second term vanishes.
+@remembered
 def complex_step(
     f: Function, *, signature: str, host: Host | bool = True, name: str | None = None
 ) -> Op:

@@ -15,12 +15,14 @@ from twingrad.interop.errors import ArgumentError
 from twingrad.interop.external import from_numpy
 from twingrad.interop.op import Op
 from twingrad.interop.perturbed import Array, Points, apart, used
+from twingrad.interop.pickling import remembered
 from twingrad.interop.samples import Host, OnBatches
 
 Function = Callable[..., Any]
 Draw = Callable[[np.random.Generator, tuple[int, int]], Array]
 
 
+@remembered
 def spsa(
     f: Function,
     *,
@@ -59,6 +61,7 @@ def spsa(
     return _along_random(f, signature, ("step", step), directions, signs, host, name)
 
 
+@remembered
 def gaussian_smoothing(
     f: Function,
     *,

@@ -8,7 +8,6 @@ notebook.
 from __future__ import annotations
 
 import functools
-import importlib
 import os
 import pickle
 import sys
@@ -20,6 +19,7 @@ from weakref import WeakSet
 
 from twingrad.interop.errors import ArgumentError
 from twingrad.interop.forks import renew_after_fork
+from twingrad.interop.pickling import by_value
 
 Function = Callable[..., Any]
 
@@ -116,15 +116,7 @@ class Sent:
             why = "it is of __main__, which they do not have"
         except Exception as error:
             why = str(error)
-        try:
-            return importlib.import_module("cloudpickle").dumps(self.by_value)  # type: ignore[no-any-return]
-        except ImportError:
-            way = "define it in a module that they can import, or install cloudpickle"
-        except Exception as error:
-            why, way = str(error), "define it in a module that they can import"
-        raise pickle.PicklingError(
-            f"{self.label}: its function cannot be sent to other processes: {why}; {way}"
-        )
+        return by_value(self.label, self.by_value, why)
 
 
 def _main_is_a_script() -> bool:

@@ -12,6 +12,7 @@ from twingrad.interop.cache import Cache
 from twingrad.interop.derived import times
 from twingrad.interop.errors import ArgumentError, SignatureError
 from twingrad.interop.op import Op
+from twingrad.interop.pickling import remembered
 from twingrad.interop.samples import Host, PlainFunction
 from twingrad.interop.signature import Signature, as_tuple
 
@@ -20,6 +21,7 @@ Function = Callable[..., Any]
 _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 
 
+@remembered
 def from_numpy(
     f: Function,
     *,
@@ -58,6 +60,7 @@ def from_numpy(
     return op
 
 
+@remembered
 def from_jacobian(
     f: Function,
     jac: Function | bool,

@@ -10,10 +10,11 @@ from __future__ import annotations
 import importlib
 import inspect
 from collections.abc import Callable
-from typing import Any, overload
+from typing import TYPE_CHECKING, Any, overload
 
 from twingrad.interop.derived import by_rows, delegate, hosted
 from twingrad.interop.errors import ArgumentError, MissingRuleError, SignatureError
+from twingrad.interop.pickling import reduced
 from twingrad.interop.promises import declare
 from twingrad.interop.samples import Host, on_batches
 from twingrad.interop.signature import Signature
@@ -61,6 +62,8 @@ class Op:
         self.jvp: Any = None
         self.vjp_on_host = self.jvp_on_host = False
         self.bound: dict[str, Any] = {}
+        self.recipe: Any = None  # the call that makes it, where it is not known by a name
+        self.changes: dict[str, Any] = {}  # the rules that were set after that call
         self.written = {"function": forward}
         self.forward = on_batches(self, "function")
         self.visible = len(signature.outputs) - hidden
@@ -74,12 +77,26 @@ class Op:
     def __repr__(self) -> str:
         return f"<op {self.label}>"
 
-    def __reduce__(self) -> str:
-        return self.__qualname__  # pickled by reference, as functions are
+    def __reduce__(self) -> Any:
+        return reduced(self)
+
+    def __copy__(self) -> Op:
+        return self  # as functions are
+
+    def __deepcopy__(self, memo: Any) -> Op:
+        return self
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            """for_torch, for_jax, for_numpy: the bound functions, by which pickle finds them."""
+            if name in ("for_torch", "for_jax", "for_numpy"):
+                return _binder(name.removeprefix("for_")).bind(self)
+            raise AttributeError(f"an op has no attribute {name!r}")
 
     def __call__(self, xp: Any, *inputs: Any, **static: Any) -> Any:
         """Evaluate inside a rule, with the binder that `xp` belongs to: all outputs."""
-        return _binder(xp).bind(self).all_outputs(*inputs, **static)
+        return _binder(xp.__name__).bind(self).all_outputs(*inputs, **static)
 
     @overload
     def def_vjp(self, rule: None = None, *, host: bool | None = None) -> Callable[[Rule], Rule]: ...
@@ -117,12 +134,14 @@ class Op:
             return lambda rule: self._set(kind, rule, host)
         if isinstance(rule, Op):
             setattr(self, kind, delegate(self, kind, rule))
+            self.changes[kind] = ("_set", kind, rule, host)
             return rule
         _check_arity(self, rule, 3, f"its {kind}")
         on_host = bool(self.host) if host is None else host
         self.written[kind] = rule
         setattr(self, kind, hosted(self, kind, on_batches(self, kind)) if on_host else rule)
         setattr(self, f"{kind}_on_host", on_host)
+        self.changes[kind] = ("_set", kind, rule, host)
         self.bound.clear()
         return rule
 
@@ -137,6 +156,7 @@ class Op:
         if self.vjp is None:
             raise MissingRuleError(f"{self.label}: define its vjp before its jvp by rows")
         self.def_jvp(by_rows(self), host=False)
+        self.changes["jvp"] = ("def_jvp_by_rows",)
 
     def static(self, given: dict[str, Any]) -> Static:
         """The static parameters with their defaults, as a key; see `Static.of`."""
@@ -220,9 +240,8 @@ def define(
     return make
 
 
-def _binder(xp: Any) -> Any:
-    """The binder module of the framework that the namespace `xp` belongs to."""
-    name = xp.__name__
+def _binder(name: str) -> Any:
+    """The binder module of the framework that a namespace of this name belongs to."""
     framework = next((f for f in ("torch", "jax", "numpy") if f in name.split(".")), None)
     if framework is None:
         raise ArgumentError(f"no binder knows the namespace {name!r}; found it as a rule's xp")

@@ -87,4 +87,35 @@ def test_without_cloudpickle_what_cannot_be_sent_raises_here(tmp_path):
         assert "cannot be sent to other processes" in line and "install cloudpickle" in line
     twice, plain, inner = printed(tmp_path, "script", "spawn", first=WITHOUT)
     assert twice == RIGHT[0]
-    assert "PicklingError inner ()->()" in inner and "define it in a module" in inner
+    assert "PicklingError inner ()->()" in inner and "at the top of a module" in inner
+
+
+USES_ANOTHER = """
+from concurrent.futures import ProcessPoolExecutor
+import multiprocessing
+import numpy as np
+from twingrad.interop import Host, define
+from twingrad.interop.numpy import bind
+
+@define("()->()")
+def inner(xp, x):
+    return 2 * x
+
+with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as executor:
+    @define("()->()", host=Host(vectorize=True, executor=executor))
+    def outer(xp, x):
+        return inner(xp, x)
+    try:
+        bind(outer)(np.arange(3.0))
+    except Exception as error:
+        print(type(error).__name__, error)
+"""
+
+
+def test_a_function_of_a_notebook_that_uses_an_op_of_it_raises_here():
+    pytest.importorskip("cloudpickle")
+    done = subprocess.run(
+        [sys.executable, "-c", USES_ANOTHER], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert "PicklingError outer ()->(): " in done.stdout
+    assert "it uses inner ()->() of __main__" in done.stdout
