@@ -22,6 +22,7 @@ from twingrad.interop.errors import (
 )
 from twingrad.interop.estimators import gaussian_smoothing, spsa
 from twingrad.interop.external import from_jacobian, from_numpy
+from twingrad.interop.missing import unknown
 from twingrad.interop.op import Op, define
 from twingrad.interop.samples import Host
 from twingrad.interop.signature import Signature
@@ -48,4 +49,5 @@ __all__ = [
     "from_numpy",
     "gaussian_smoothing",
     "spsa",
+    "unknown",
 ]

@@ -5,10 +5,13 @@ Every function here returns a rule in the form that `Op.def_vjp` or `Op.def_jvp`
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from twingrad.interop.errors import SignatureError
+from twingrad.interop.framework import inexact
+from twingrad.interop.missing import check_known, unknown
 from twingrad.interop.promises import Like
 from twingrad.interop.samples import Host
 from twingrad.interop.signature import Signature, as_tuple
@@ -48,13 +51,17 @@ def hosted(op: Op, kind: str, rule: Rule) -> Rule:
     seeds, results = (outputs, inputs) if kind == "vjp" else (inputs, outputs)
     n_seeds, n_out = len(seeds), len(outputs)
 
-    def forward(xp: Any, *arrays: Any, **static: Any) -> Any:
+    def forward(xp: Any, *arrays: Any, _wanted: Any = None, **static: Any) -> Any:
         seeded = arrays[:n_seeds] if kind == "jvp" or n_seeds > 1 else arrays[0]
         out = arrays[n_seeds : n_seeds + n_out] if n_out > 1 else arrays[n_seeds]
         given = arrays[n_seeds + n_out :]
         found = as_tuple(rule(xp, seeded, out, *given, **static))
         like = given if kind == "vjp" else as_tuple(out)
-        return found if len(found) != len(like) else filled(xp, found, like)
+        if len(found) != len(like):
+            return found
+        if kind == "vjp":
+            check_known(op, kind, moving(found, given, _wanted))
+        return filled(xp, [None if g is unknown else g for g in found], like)
 
     signature = Signature((*seeds, *outputs, *inputs), results)
     first = n_seeds + n_out if kind == "vjp" else n_seeds  # of what the results are like
@@ -63,7 +70,7 @@ def hosted(op: Op, kind: str, rule: Rule) -> Rule:
         signature,
         name=f"{op.name}.{kind}",
         names=tuple(f"argument_{i}" for i in range(len(signature.inputs))),
-        statics=op.statics,
+        statics={**op.statics, "_wanted": None} if kind == "vjp" else op.statics,
         host=Host(finite=bool(op.host and op.host.finite)),
         dtypes=tuple(Like(first + i) for i in range(len(results))),
     )
@@ -73,7 +80,24 @@ def hosted(op: Op, kind: str, rule: Rule) -> Rule:
         arrays = filled(xp, seeds, outs if kind == "vjp" else given)
         return derived(xp, *arrays, *outs, *given, **static)
 
-    return traced
+    return SaysWanted(traced) if kind == "vjp" else traced
+
+
+class SaysWanted:
+    """A rule that is told by ``_wanted`` the inputs whose derivatives are wanted, if not all."""
+
+    def __init__(self, rule: Rule) -> None:
+        self.rule = rule
+
+    def __call__(self, *args: Any, **static: Any) -> Any:
+        """What the rule returns."""
+        return self.rule(*args, **static)
+
+
+def moving(values: Any, inputs: Any, wanted: Any) -> list[tuple[int, Any]]:
+    """The places and values that belong to inputs whose derivative is wanted; None: to all."""
+    live = [inexact(x) for x in inputs] if wanted is None else wanted
+    return list(itertools.compress(enumerate(values), live))
 
 
 def by_rows(op: Op) -> Rule:
@@ -83,9 +107,13 @@ def by_rows(op: Op) -> Rule:
     one more batch dimension in front.
     """
 
-    def rule(xp: Any, tangents: Any, out: Any, *inputs: Any, **static: Any) -> Any:
+    def rule(
+        xp: Any, tangents: Any, out: Any, *inputs: Any, _wanted: Any = None, **static: Any
+    ) -> Any:
         outs = as_tuple(out)
         given = [x[None, ...] for x in inputs]
+        if _wanted is not None and isinstance(op.vjp, SaysWanted):
+            static["_wanted"] = _wanted
         found = []
         for place, (y, core) in enumerate(zip(outs, op.signature.outputs, strict=True)):
             units = _units(xp, y, len(core))
@@ -97,23 +125,24 @@ def by_rows(op: Op) -> Rule:
                 rows = op.vjp(xp, seeds[0], stacked[0], *given, **static)
             else:
                 rows = op.vjp(xp, seeds, stacked, *given, **static)
-            products = [
-                xp.sum(times(xp, dot[None, ...], row), axis=tuple(range(-len(cut), 0)))
-                if cut
-                else times(xp, dot, row)
-                for row, dot, cut in zip(as_tuple(rows), tangents, op.signature.inputs, strict=True)
-                if dot is not None and row is not None
-            ]
-            total = products[0]
-            for product in products[1:]:
-                total = total + product
+            live = moving(as_tuple(rows), inputs, _wanted)
+            check_known(op, "vjp", live)
+            axes = tuple(range(-len(core), 0))
+            total = xp.zeros_like(xp.sum(units, axis=axes) if core else units)
+            for i, row in live:
+                if row is not None:
+                    cut = len(op.signature.inputs[i])
+                    product = times(xp, tangents[i][None, ...], row)
+                    total = total + (
+                        xp.sum(product, axis=tuple(range(-cut, 0))) if cut else product
+                    )
             total = xp.moveaxis(total, 0, -1)
             found.append(
                 xp.reshape(total, (*total.shape[:-1], *y.shape[len(y.shape) - len(core) :]))
             )
         return tuple(found) if len(found) > 1 else found[0]
 
-    return rule
+    return SaysWanted(rule)
 
 
 def _units(xp: Any, y: Any, core: int) -> Any:

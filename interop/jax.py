@@ -150,15 +150,17 @@ def _custom_vjp(kernel: Kernel) -> Any:
     def fwd(*primals: Any) -> Any:
         inputs = as_arrays(tuple([p.value for p in primals]))
         outs = kernel.evaluate(JAX, inputs)
-        return outs, (inputs, outs)
+        # what moves is known by the structure: an entry is an empty tuple or None
+        moves = tuple(() if p.perturbed and inexact(p.value) else None for p in primals)
+        return outs, (inputs, outs, moves)
 
     def bwd(residuals: Any, cts: Arrays) -> Arrays:
-        inputs, outs = residuals
+        inputs, outs, moves = residuals
         seeds = tuple(
             None if isinstance(ct, SymbolicZero) or not inexact(y) else ct
             for ct, y in zip(cts, outs, strict=True)
         )
-        shapes = [x.shape if inexact(x) else None for x in inputs]
+        shapes = [None if m is None else x.shape for x, m in zip(inputs, moves, strict=True)]
         found = kernel.pull(JAX, seeds, outs, inputs, shapes)
         return tuple(
             None if g is None else sum_to(g, x) for g, x in zip(found, inputs, strict=True)

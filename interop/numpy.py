@@ -207,8 +207,14 @@ def _make(op: Op) -> Any:
         outs = run(args, kwargs)[2]
         return outs[0] if len(outs) == 1 else outs
 
-    def vjp(cts: Any, *args: Any, **kwargs: Any) -> tuple[Any, ...]:
-        """The gradients of sum(ct * out), one per input; cts is a tuple for several outputs."""
+    def vjp(
+        cts: Any, *args: Any, wanted: Sequence[str] | None = None, **kwargs: Any
+    ) -> tuple[Any, ...]:
+        """The gradients of sum(ct * out), one per input; cts is a tuple for several outputs.
+
+        Only for the arguments named in `wanted`, if that is given; None for the others, for
+        integers and for zeros.
+        """
         kernel, inputs, outs, _ = run(args, kwargs)
         check_count("cotangents", cts, op.visible)
         seeds = tuple(
@@ -216,7 +222,10 @@ def _make(op: Op) -> Any:
             for ct, y in zip(as_tuple(cts), outs[: op.visible], strict=True)
         )
         seeds += (None,) * op.hidden
-        targets = [x.shape if inexact(x) else None for x in inputs]
+        targets = [
+            x.shape if inexact(x) and (wanted is None or name in wanted) else None
+            for name, x in zip(op.names, inputs, strict=True)
+        ]
         return tuple(kernel.pull(NUMPY, seeds, outs, inputs, targets))
 
     def jvp(tangents: Any, *args: Any, **kwargs: Any) -> Any:

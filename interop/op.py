@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, overload
 
 from twingrad.interop.derived import by_rows, delegate, hosted
@@ -61,6 +61,7 @@ class Op:
         self.vjp: Any = None  # a Rule, once def_vjp has been called
         self.jvp: Any = None
         self.vjp_on_host = self.jvp_on_host = False
+        self.jvp_unknown: tuple[str, ...] = ()
         self.bound: dict[str, Any] = {}
         self.recipe: Any = None  # the call that makes it, where it is not known by a name
         self.changes: dict[str, Any] = {}  # the rules that were set after that call
@@ -106,7 +107,9 @@ class Op:
         """Set the rule for reverse mode: ``rule(xp, ct, out, *inputs, **static)``.
 
         It returns one gradient per input (a tuple, or the array itself for one input),
-        None where there is none; each at the shape of the input or of batch + core.
+        each at the shape of the input or of batch + core.  None is a gradient of exactly zero,
+        as integers have; `unknown` says that there is no formula, and raises where that gradient
+        is asked for.
         With several outputs `ct` and `out` are tuples.  The cotangent of a hidden output
         is None while nobody differentiates that output.
 
@@ -117,31 +120,48 @@ class Op:
         return self._set("vjp", rule, host)
 
     @overload
-    def def_jvp(self, rule: None = None, *, host: bool | None = None) -> Callable[[Rule], Rule]: ...
+    def def_jvp(
+        self, rule: None = None, *, host: bool | None = None, unknown: Sequence[str] = ()
+    ) -> Callable[[Rule], Rule]: ...
     @overload
-    def def_jvp(self, rule: Rule, *, host: bool | None = None) -> Rule: ...
-    def def_jvp(self, rule: Any = None, *, host: bool | None = None) -> Any:
+    def def_jvp(
+        self, rule: Rule, *, host: bool | None = None, unknown: Sequence[str] = ()
+    ) -> Rule: ...
+    def def_jvp(
+        self, rule: Any = None, *, host: bool | None = None, unknown: Sequence[str] = ()
+    ) -> Any:
         """Set the rule for forward mode: ``rule(xp, tangents, out, *inputs, **static)``.
 
         It returns the tangent of the output (a tuple for several).  `tangents` is a tuple
         with one entry per input (None for integer and boolean ones).  An op may stand in
         for the rule, called as ``(*tangents, *inputs) -> tangents of the outputs``.
-        """
-        return self._set("jvp", rule, host)
 
-    def _set(self, kind: str, rule: Any, host: bool | None) -> Any:
+        `unknown` names the arguments that the rule has no formula for: a tangent of one of them
+        raises.  The rule cannot say it itself, as a tangent of zero is zeros to it.
+
+        Raises:
+            SignatureError: `unknown` has a name that is no argument.
+        """
+        for name in unknown:
+            if name not in self.names:
+                raise SignatureError(f"{self.label}: unknown={name!r}, which is no argument")
+        return self._set("jvp", rule, host, tuple(unknown))
+
+    def _set(self, kind: str, rule: Any, host: bool | None, unknown: tuple[str, ...] = ()) -> Any:
         if rule is None:
-            return lambda rule: self._set(kind, rule, host)
+            return lambda rule: self._set(kind, rule, host, unknown)
+        if kind == "jvp":
+            self.jvp_unknown = unknown
         if isinstance(rule, Op):
             setattr(self, kind, delegate(self, kind, rule))
-            self.changes[kind] = ("_set", kind, rule, host)
+            self.changes[kind] = ("_set", kind, rule, host, unknown)
             return rule
         _check_arity(self, rule, 3, f"its {kind}")
         on_host = bool(self.host) if host is None else host
         self.written[kind] = rule
         setattr(self, kind, hosted(self, kind, on_batches(self, kind)) if on_host else rule)
         setattr(self, f"{kind}_on_host", on_host)
-        self.changes[kind] = ("_set", kind, rule, host)
+        self.changes[kind] = ("_set", kind, rule, host, unknown)
         self.bound.clear()
         return rule
 

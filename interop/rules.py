@@ -11,7 +11,8 @@ import itertools
 from collections.abc import Sequence
 from typing import Any
 
-from twingrad.interop.errors import MissingRuleError, RuleError, ShapeError
+from twingrad.interop.derived import SaysWanted
+from twingrad.interop.errors import RuleError, ShapeError
 from twingrad.interop.framework import (
     Array,
     Arrays,
@@ -21,6 +22,7 @@ from twingrad.interop.framework import (
     inexact,
     precision,
 )
+from twingrad.interop.missing import no_formula, no_rule, unknown
 from twingrad.interop.op import Op, Rule
 from twingrad.interop.promises import cast_output
 from twingrad.interop.signature import Plan, Shape, Signature, as_tuple
@@ -72,13 +74,14 @@ class Kernel:
         None where it belongs to a hidden output, as zeros elsewhere.
 
         Raises:
-            MissingRuleError: the op has no rule from which this follows.
+            MissingRuleError: the op has no rule from which this follows, or it has no formula for
+                an input that has a target.
             RuleError: the rule returned another number of gradients, or another shape.
         """
         op = self.op
         if op.vjp is None:
             if op.jvp is None or op.jvp_on_host:
-                raise MissingRuleError(self._missing("vjp", "reverse mode"))
+                raise no_rule(op, "vjp", "reverse mode")
             return self._pull_by_transpose(fw, cts, outs, inputs, targets)
         n_in, n_out = len(inputs), len(outs)
         live = tuple([t is not None for t in targets])
@@ -94,12 +97,15 @@ class Kernel:
         ]
         given = (seeds[0], outs_[0]) if n_out == 1 else (tuple(seeds), outs_)
         arrays = (*aligned, *[seed for seed in seeds if seed is not None])
-        found = as_tuple(self._call(fw, "its vjp", op.vjp, arrays, (*given, *inputs_)))
+        args, told = (*given, *inputs_), self._told(op.vjp, live, inputs)
+        found = as_tuple(self._call(fw, "its vjp", op.vjp, arrays, args, told))
         self._count(found, n_in, "its vjp")
         gradients: list[Array | None] = [None] * n_in
         slot = n_in + n_out
         for i in range(n_in):
             if live[i]:
+                if found[i] is unknown:
+                    raise no_formula(op, "vjp", op.names[i])
                 if found[i] is not None:
                     gradients[i] = self._gradient(
                         fw, i, found[i], inputs[i], targets[i], plan, slot
@@ -113,15 +119,19 @@ class Kernel:
         A tangent that is None is zero.
 
         Raises:
-            MissingRuleError: the op has no rule from which this follows.
+            MissingRuleError: the op has no rule from which this follows, or no formula for a
+                tangent that is there.
             RuleError: the rule returned another number of tangents, or another shape.
         """
         op, n_in = self.op, len(inputs)
         if op.jvp is None:
             if op.vjp is None or op.vjp_on_host:
-                raise MissingRuleError(self._missing("jvp", "forward mode"))
+                raise no_rule(op, "jvp", "forward mode")
             return self._push_by_transpose(fw, tangents, outs, inputs)
         live = tuple([t is not None for t in tangents])
+        for name in op.jvp_unknown:
+            if live[op.names.index(name)]:
+                raise no_formula(op, "jvp", name)
         moving = [t for t in tangents if t is not None]
         plan = self._tangent_plan(inputs, outs, live, [t.shape for t in moving])
         aligned = align(fw, (*inputs, *outs, *moving), plan)
@@ -134,14 +144,24 @@ class Kernel:
             ]
         )
         out = outs_[0] if len(outs) == 1 else outs_
-        found = as_tuple(self._call(fw, "its jvp", op.jvp, aligned, (dots, out, *inputs_)))
+        args, told = (dots, out, *inputs_), self._told(op.jvp, live, inputs)
+        found = as_tuple(self._call(fw, "its jvp", op.jvp, aligned, args, told))
         self._count(found, len(outs), "its jvp")
         return tuple(
             [self._tangent_of(fw, i, dot, outs[i], plan.outputs[i]) for i, dot in enumerate(found)]
         )
 
-    def _call(self, fw: Framework, what: str, rule: Rule, arrays: Arrays, args: Arrays) -> Any:
-        return fw.call(self.op.label, what, rule, arrays, (fw.xp, *args), self.keywords)
+    def _call(
+        self, fw: Framework, what: str, rule: Rule, arrays: Arrays, args: Arrays, told: Any = None
+    ) -> Any:
+        keywords = {**self.keywords, "_wanted": told} if told else self.keywords
+        return fw.call(self.op.label, what, rule, arrays, (fw.xp, *args), keywords)
+
+    def _told(self, rule: Rule, live: tuple[bool, ...], inputs: Arrays) -> tuple[bool, ...] | None:
+        """Which derivatives are wanted, for a rule that asks and where not all are."""
+        if not isinstance(rule, SaysWanted) or all(map(_same, live, inputs)):
+            return None
+        return live
 
     def tangent_signature(self, live: tuple[bool, ...]) -> Signature:
         """Of the jvp rule as a function: (inputs, outputs, live tangents) -> tangents."""
@@ -247,24 +267,9 @@ class Kernel:
                 f"{self.op.label}: {what} returned {len(found)} values; expected {expected}"
             )
 
-    def _missing(self, kind: str, mode: str) -> str:
-        origin, _, rule = self.op.name.partition(".")
-        if rule:
-            way = {
-                "jac": f"Give from_jacobian a hess for {origin}",
-                "hess": f"Write the rules of {origin} with define",
-            }
-            otherwise = f"Give {origin} a {rule} with host=False that calls another op with rules"
-            return (
-                f"{self.op.label}: the {rule} of {origin} runs on the host and has no rules of "
-                f"its own, so a higher derivative of {origin} in {mode} is not known. "
-                f"{way.get(rule, otherwise)}"
-            )
-        by_rows = f", or {origin}.def_jvp_by_rows()" if kind == "jvp" and self.op.vjp else ""
-        return (
-            f"{self.op.label}: {mode} needs a {kind} rule and it has none that it follows "
-            f"from; add one with @{origin}.def_{kind}{by_rows}"
-        )
+
+def _same(alive: bool, x: Array) -> bool:
+    return alive == inexact(x)
 
 
 def _scatter(where: Sequence[int], values: Sequence[Any], length: int) -> Arrays:

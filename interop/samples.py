@@ -19,6 +19,7 @@ import numpy as np
 from twingrad.interop.errors import ArgumentError, RuleError
 from twingrad.interop.executors import Sent, check_executor, check_fork
 from twingrad.interop.forks import Turns
+from twingrad.interop.missing import unknown
 from twingrad.interop.signature import as_tuple
 
 Function = Callable[..., Any]
@@ -239,17 +240,23 @@ def _naming(op: Any, index: int, size: int) -> Iterator[None]:
 
 
 def _stack(label: str, found: list[tuple[Any, ...]]) -> Any:
-    outs: list[np.ndarray | None] = []
+    outs: list[Any] = []
     for parts in zip(*found, strict=True):
-        if any(part is None for part in parts):
-            outs.append(None)
-            continue
-        shapes = [np.shape(part) for part in parts]
-        for i, shape in enumerate(shapes):
-            if shape != shapes[0]:
-                raise RuleError(
-                    f"{label}: its host function returned shape {shapes[0]} for sample 0 but "
-                    f"{shape} for sample {i}"
-                )
-        outs.append(np.stack(parts))
+        for absent in (None, unknown):
+            if any(part is absent for part in parts):
+                outs.append(absent)
+                break
+        else:
+            outs.append(_stacked(label, parts))
     return tuple(outs)
+
+
+def _stacked(label: str, parts: tuple[Any, ...]) -> np.ndarray:
+    shapes = [np.shape(part) for part in parts]
+    for i, shape in enumerate(shapes):
+        if shape != shapes[0]:
+            raise RuleError(
+                f"{label}: its host function returned shape {shapes[0]} for sample 0 but "
+                f"{shape} for sample {i}"
+            )
+    return np.stack(parts)

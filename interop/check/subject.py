@@ -11,6 +11,7 @@ import sys
 from typing import Any, Protocol
 
 from twingrad.interop.errors import ArgumentError
+from twingrad.interop.missing import unknown
 from twingrad.interop.op import Op
 
 Arrays = tuple[Any, ...]
@@ -133,7 +134,7 @@ def scaled(op: Op, factor: float) -> Op:
         def made(xp: Any, ct: Any, out: Any, *inputs: Any, **static: Any) -> Any:
             found = rule(xp, ct, out, *inputs, **static)
             if isinstance(found, tuple):
-                return tuple(None if g is None else factor * g for g in found)
+                return tuple(g if g is None or g is unknown else factor * g for g in found)
             return factor * found
 
         return made
