@@ -26,6 +26,7 @@ from twingrad.interop.numpy import call_host as call_numpy
 from twingrad.interop.promises import promised
 from twingrad.interop.rules import Kernel
 from twingrad.interop.torch_batched import on_first_vmap, on_vmap
+from twingrad.interop.torch_memory import call_with_arrays
 from twingrad.interop.torch_sharded import is_sharded, on_local_batches
 
 # Functions by a name that is the same in every process: compiled and exported graphs hold it
@@ -78,9 +79,12 @@ def _find(name: str) -> Any:
 def _real(inputs: Sequence[torch.Tensor], name: str) -> list[torch.Tensor]:
     kernel = _find(name).kernel
     device = inputs[0].device
-    arrays = tuple(x.detach().resolve_conj().resolve_neg().cpu().numpy() for x in inputs)
-    dtypes = promised(kernel.op.dtypes, arrays)
-    outs = call_numpy(kernel, arrays, kernel.plan(arrays), dtypes)
+
+    def call(*arrays: Any) -> Arrays:
+        dtypes = promised(kernel.op.dtypes, arrays)
+        return call_numpy(kernel, arrays, kernel.plan(arrays), dtypes)
+
+    outs = call_with_arrays(call, inputs)
     return [torch.from_numpy(y).to(device) for y in outs]
 
 
