@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import inspect
+import numbers
 from collections.abc import Callable
 from typing import Any
 
+from twingrad.interop.framework import DTYPES
 from twingrad.interop.op import Op
 from twingrad.interop.static import Static
 
@@ -24,6 +26,19 @@ def split_call(
         kwargs = dict(kwargs)
         args = op.arguments(args, kwargs)
     return args, op.static(kwargs)
+
+
+def number_dtype(op: Op, x: Any, bits: int) -> str:
+    """The dtype that a number arrives in: it does not promote, and has no gradient.
+
+    An integer reaches a host function as one, so that it can count and index; the formulas of
+    an array op get it in the precision of the other arguments.
+    """
+    if isinstance(x, bool):
+        return "bool"
+    if op.host and isinstance(x, numbers.Integral):
+        return "int64"
+    return DTYPES["complex" if isinstance(x, complex) else "real", bits]
 
 
 def describe(function: Callable[..., Any], op: Op, framework: str, **attributes: Any) -> Any:

@@ -25,7 +25,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.custom_derivatives import SymbolicZero
 
-from twingrad.interop.binding import describe, split_call
+from twingrad.interop.binding import describe, number_dtype, split_call
 from twingrad.interop.errors import ArgumentError
 from twingrad.interop.framework import DTYPES, Arrays, inexact, kind
 from twingrad.interop.jax_host import call_host
@@ -192,9 +192,10 @@ def _prepare(op: Op, args: tuple[Any, ...]) -> tuple[Arrays, Any]:
     for x in args:
         if hasattr(x, "dtype"):
             name = kind(x.dtype)[0]
+            dtype = DTYPES[name, bits] if name else None
         else:
-            name = "" if isinstance(x, bool) else "complex" if isinstance(x, complex) else "real"
-        prepared.append(jnp.asarray(x, dtype=DTYPES[name, bits] if name else None))
+            dtype = jax.dtypes.canonicalize_dtype(number_dtype(op, x, bits)).name
+        prepared.append(jnp.asarray(x, dtype=dtype))
     return tuple(prepared), result if kind(result)[1] == 16 else None
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import array_api_compat.numpy as xp
 import numpy as np
 
-from twingrad.interop.binding import describe, split_call
+from twingrad.interop.binding import describe, number_dtype, split_call
 from twingrad.interop.errors import ArgumentError, MissingRuleError, RuleError
 from twingrad.interop.framework import DTYPES, Arrays, cast_like, inexact, kind
 from twingrad.interop.op import Op
@@ -161,33 +161,36 @@ def _prepare(op: Op, args: tuple[Any, ...]) -> tuple[Arrays, Any]:
             raise ArgumentError(
                 f"{op.label}: {name} is a {type(x).__name__}; expected a NumPy array or a number"
             )
-    common = [x for x in args if not hasattr(x, "dtype") or inexact(x)]
-    result = np.result_type(*common) if common else np.dtype(float)
-    if result.kind not in "fc":
-        result = np.dtype(float)
-    bits = max(kind(result)[1], 32)
+    given = [x.dtype.name for x in args if hasattr(x, "dtype") and inexact(x)]
+    bits = max((kind(name)[1] for name in given), default=64)
+    low = given[0] if bits == 16 and len(set(given)) == 1 else None
+    bits = max(bits, 32)
     arrays = []
     for x in args:
         if hasattr(x, "dtype"):
             name = kind(x.dtype)[0]
+            arrays.append(np.asarray(x, dtype=DTYPES[name, bits] if name else None))
         else:
-            name = "" if isinstance(x, bool) else "complex" if isinstance(x, complex) else "real"
-        arrays.append(np.asarray(x, dtype=DTYPES[name, bits] if name else None))
-    return tuple(arrays), kind(result)[1]
+            arrays.append(np.asarray(x, dtype=number_dtype(op, x, bits)))
+    dtype = (
+        None if low is None else next(x.dtype for x in args if str(getattr(x, "dtype", "")) == low)
+    )
+    return tuple(arrays), dtype
 
 
-def _give_back(y: np.ndarray, bits: int) -> np.ndarray:
-    return y.astype(np.float16) if bits == 16 and kind(y.dtype) == ("real", 32) else y
+def _give_back(y: Any, low: Any) -> Any:
+    """A result of float32 in the lower precision that the inputs had, if they had one."""
+    return y if low is None or y is None or y.dtype != np.float32 else y.astype(low)
 
 
 def _make(op: Op) -> Any:
     kernels: dict[Any, Kernel] = {}
 
-    def run(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Kernel, Arrays, Arrays, int]:
+    def run(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Kernel, Arrays, Arrays, Any]:
         args, static = split_call(op, args, kwargs)
         kernel = kernels.get(static) or kernels.setdefault(static, Kernel(op, static))
-        inputs, bits = _prepare(op, args)
-        return kernel, inputs, kernel.evaluate(NUMPY, inputs), bits
+        inputs, low = _prepare(op, args)
+        return kernel, inputs, kernel.evaluate(NUMPY, inputs), low
 
     def check_count(what: str, given: Any, expected: int) -> None:
         if len(as_tuple(given)) != expected:
@@ -196,9 +199,9 @@ def _make(op: Op) -> Any:
             )
 
     def bound(*args: Any, **kwargs: Any) -> Any:
-        _, _, outs, bits = run(args, kwargs)
+        _, _, outs, low = run(args, kwargs)
         outs = tuple(
-            _give_back(y, bits) if follows(declared) else y
+            _give_back(y, low) if follows(declared) else y
             for y, declared in zip(outs[: op.visible], op.dtypes, strict=False)
         )
         return outs[0] if op.visible == 1 else outs
@@ -215,7 +218,7 @@ def _make(op: Op) -> Any:
         Only for the arguments named in `wanted`, if that is given; None for the others, for
         integers and for zeros.
         """
-        kernel, inputs, outs, _ = run(args, kwargs)
+        kernel, inputs, outs, low = run(args, kwargs)
         check_count("cotangents", cts, op.visible)
         seeds = tuple(
             cast_like(NUMPY, np.asarray(ct), y) if inexact(y) else None
@@ -226,17 +229,22 @@ def _make(op: Op) -> Any:
             x.shape if inexact(x) and (wanted is None or name in wanted) else None
             for name, x in zip(op.names, inputs, strict=True)
         ]
-        return tuple(kernel.pull(NUMPY, seeds, outs, inputs, targets))
+        found = kernel.pull(NUMPY, seeds, outs, inputs, targets)
+        return tuple(_give_back(g, low) for g in found)
 
     def jvp(tangents: Any, *args: Any, **kwargs: Any) -> Any:
         """The tangent of each output; `tangents` has one entry per input, or None."""
-        kernel, inputs, outs, _ = run(args, kwargs)
+        kernel, inputs, outs, low = run(args, kwargs)
         check_count("tangents", tangents, len(inputs))
         dots = tuple(
             None if t is None else cast_like(NUMPY, np.asarray(t), x)
             for t, x in zip(as_tuple(tangents), inputs, strict=True)
         )
-        found = kernel.push(NUMPY, dots, outs, inputs)[: op.visible]
+        pushed = kernel.push(NUMPY, dots, outs, inputs)[: op.visible]
+        found = tuple(
+            _give_back(dot, low) if follows(declared) else dot
+            for dot, declared in zip(pushed, op.dtypes, strict=False)
+        )
         return found[0] if op.visible == 1 else found
 
     return describe(bound, op, "numpy", vjp=vjp, jvp=jvp, all_outputs=all_outputs)

@@ -6,6 +6,8 @@ import inspect
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 from twingrad.interop.errors import ArgumentError
 
 
@@ -29,7 +31,7 @@ class Static:
             if name not in defaults:
                 known = ", ".join((*names, *defaults))
                 raise ArgumentError(f"{label}: unknown argument {name!r}; it takes {known}")
-        items = tuple({**defaults, **given}.items())
+        items = tuple((name, _plain(value)) for name, value in {**defaults, **given}.items())
         for name, value in items:
             if value is inspect.Parameter.empty:
                 raise ArgumentError(f"{label}: the keyword argument {name!r} is missing")
@@ -40,6 +42,13 @@ class Static:
                     "make it an argument of the signature"
                 )
         return Static(items, tuple((name, _typed(value)) for name, value in items))
+
+
+def _plain(value: Any) -> Any:
+    """Python's number for one of NumPy's, also in a tuple."""
+    if isinstance(value, tuple):
+        return tuple(map(_plain, value)) if type(value) is tuple else value
+    return value.item() if isinstance(value, np.generic) else value
 
 
 def _typed(value: Any) -> Any:

@@ -25,7 +25,7 @@ from typing import Any
 import torch
 from torch.compiler import is_exporting
 
-from twingrad.interop.binding import describe, split_call
+from twingrad.interop.binding import describe, number_dtype, split_call
 from twingrad.interop.errors import ArgumentError
 from twingrad.interop.framework import DTYPES, Arrays, inexact, kind
 from twingrad.interop.op import Op
@@ -38,6 +38,7 @@ from twingrad.interop.torch_operators import call_exported, call_host, register
 from twingrad.interop.xp import torch as xp
 
 _FULL = frozenset((torch.float32, torch.float64))
+_EXAMPLES: dict[type, Any] = {torch.SymInt: 0, torch.SymFloat: 0.0, torch.SymBool: False}
 _NUMBERS = (numbers.Number, torch.SymInt, torch.SymFloat, torch.SymBool)
 
 
@@ -155,6 +156,8 @@ def _concrete(value: Any) -> Any:
 
     Asking a symbol for its value makes the compiler guard on it: another value, another graph.
     """
+    if isinstance(value, tuple):
+        return tuple(map(_concrete, value))
     if isinstance(value, torch.SymFloat):
         return float(value)
     return int(value) if isinstance(value, torch.SymInt) else value
@@ -201,7 +204,9 @@ def _prepare(
             dtype = getattr(torch, DTYPES[name, bits]) if name else x.dtype
             prepared.append(x.to(device=device, dtype=dtype))
         else:
-            dtype = _number_dtype(x, bits)
+            # a symbol is not asked for its value: a compiler would make one graph for each
+            example = _EXAMPLES.get(type(x), x)
+            dtype = getattr(torch, number_dtype(op, example, bits))
             prepared.append(torch.full((), x, dtype=dtype, device=device))
     return tuple(prepared), back, autocast
 
@@ -230,10 +235,3 @@ def _device(op: Op, args: tuple[Any, ...]) -> torch.device:
         return next(iter(found))
     scalars = (x.device for x in args if isinstance(x, torch.Tensor))
     return next(scalars, torch.get_default_device())
-
-
-def _number_dtype(x: Any, bits: int) -> Any:
-    if isinstance(x, bool | torch.SymBool):
-        return torch.bool
-    name = "complex" if isinstance(x, complex) else "real"
-    return getattr(torch, DTYPES[name, bits])
