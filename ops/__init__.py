@@ -17,3 +17,6 @@ from twingrad.ops.truncated_mixture_log_weights import (
 from twingrad.ops.truncated_mixture_weights import (
     truncated_mixture_weights as truncated_mixture_weights,
 )
+from twingrad.ops.truncated_normal_log_mass import (
+    truncated_normal_log_mass as truncated_normal_log_mass,
+)

@@ -15,10 +15,11 @@ also clips t to >= -40 and w to <= 80, which changes no result in float64 (the
 density there is below 1e-347) and removes every infinity: after it, a cut-off
 at infinity is an ordinary number. t and log w must reach the rules as *outputs*
 of the op: differentiating (lower - mean)/scale would bring the infinity back.
+The units u of the scale and ug of upper - lower are outputs, too: see `_units`.
 
 Limits. lower == upper: F is -inf, its derivatives in mean and scale are their
 finite limits (for mean c/scale, up to the sign), those in lower and upper -inf
-and +inf. lower > upper: F is NaN. scale must be > 0. Where the mass is nearly 1
+and +inf. lower > upper: all is NaN. scale must be > 0. Where the mass is nearly 1
 the second derivative in (lower, upper) is phi phi / D^2, far below the others;
 its error is about one rounding of those, so that beyond 5 sigma on both sides
 (3 in float32) it has no digits of its own.
@@ -33,8 +34,9 @@ double-precision in floating point addition", BIT 5 (1965) (TwoSum).
 from typing import Any, NamedTuple
 
 from twingrad.ops._special import BERNOULLI, erfcx, expm1, log1p
+from twingrad.ops._units import over, unit
 
-Arrays = tuple[Any, Any]
+Arrays = tuple[Any, ...]
 
 _SQRT_HALF = 0.7071067811865476
 _SQRT_HALF_PI = 1.2533141373155003
@@ -123,20 +125,20 @@ def flip(xp: Any, mean: Any, lower: Any, upper: Any) -> Any:
 
 
 def standardize(xp: Any, mean: Any, scale: Any, lower: Any, upper: Any) -> Any:
-    """(t, log w, (w, c)): near end, log width, and what `log_mass` also needs.
+    """(t, log w, u, ug, (w, c)): near end, log width, units, what `log_mass` needs.
 
     The width comes from upper - lower, and c from the sum of the edges, because
     both may be far smaller than t. (t + w/2 with an ample margin is a bound on
     c, and stands in for it where the width was clipped.) The pair (w, c) is for
-    `log_mass` only; t and log w are what the op returns.
+    `log_mass` only; the others are what the op returns.
     """
-    top = float(xp.finfo(mean.dtype).max) / 256
     t = xp.maximum(lower - mean, mean - upper) / scale
-    t = xp.clip(t, -40.0, top)
-    w = xp.clip((upper - lower) / scale, None, 80.0)
+    t = xp.clip(t, -40.0, float(xp.finfo(mean.dtype).max))
+    gap = upper - lower
+    w = xp.clip(xp.where(gap < 0, xp.nan, gap) / scale, None, 80.0)
     c = 0.5 * xp.abs(_twice_midpoint(xp, mean, lower, upper))
     c = xp.minimum(c, (t + 0.501 * w) * scale) / scale
-    return t, xp.log(w), (w, c)
+    return t, xp.log(w), unit(xp, scale), unit(xp, gap), (w, c)
 
 
 # Three regimes, with d = w c and Mills' ratio M(x) = sqrt(pi/2) erfcx(x/sqrt 2):
@@ -145,17 +147,23 @@ def standardize(xp: Any, mean: Any, scale: Any, lower: Any, upper: Any) -> Any:
 #   centre:  D = 1 - phi(t) (M(-t) + e^-d M(t+w)), for t < 0.
 # In all of them mu = (1 - e^-d) phi(t)/D and q = w e^-d phi(t)/D; num/den is
 # phi(t)/D, both free of underflow in the right tail. The widened w makes mu = c
-# and q = 1 come out at w = 0 with no 0/0; w / widened takes F to its own limit.
-def log_mass(xp: Any, t: Any, log_w: Any, exact: Any = None) -> Any:
-    """(F, mu, q), for t, log w and the pair (w, c) as `standardize` gives them."""
+# and q = 1 come out at w = 0 with no 0/0; w / widened takes D to its own limit.
+# Beyond t = tiny^-1/2, where D has long underflowed, mu is t up to rounding; t and
+# c are held there, so that M does not underflow, nor a widened interval count.
+def log_mass(xp: Any, t: Any, w: Any, c: Any) -> Any:
+    """(F, mu, q, E) for t and the pair (w, c) as `standardize` gives them.
+
+    E = sqrt(2 pi) D exp(max(t, 0)^2 / 2): the mass apart from what makes it underflow.
+    """
     limit = _limits(xp, t).narrow
     tiny = float(xp.finfo(t.dtype).smallest_normal)
-    w, c = _width_and_midpoint(xp, t, log_w) if exact is None else exact
+    t_neg = xp.clip(t, None, 0.0)
+    t_pos = t - t_neg
+    beyond = xp.clip(t - tiny**-0.5, 0.0, None)
+    t, c = t - beyond, xp.clip(c, None, tiny**-0.5)
     widened = w + tiny**0.75
     d = widened * c + tiny
     decay, gain = xp.exp(-d), -expm1(xp, -d)
-    t_neg = xp.clip(t, None, 0.0)
-    t_pos = t - t_neg
     num = xp.exp(-0.5 * (t_neg * t_neg))
     near = _SQRT_HALF_PI * erfcx(xp, _SQRT_HALF * xp.abs(t))
     far = decay * (_SQRT_HALF_PI * erfcx(xp, _SQRT_HALF * (t + w)))
@@ -166,16 +174,12 @@ def log_mass(xp: Any, t: Any, log_w: Any, exact: Any = None) -> Any:
     tails = num * (near + far)
     den = xp.where(centre, _SQRT_TWO_PI - tails, near - far)
     den = xp.where(narrow, num * (widened * (gain / d) * bulge), den)
-    log_d = xp.log(den * (w / widened)) - (0.5 * (t_pos * t_pos) + _LOG_SQRT_TWO_PI)
+    mass = den * (w / widened)
+    log_d = xp.log(mass) - (0.5 * (t_pos * t_pos) + _LOG_SQRT_TWO_PI)
     missing = xp.clip(tails * (-1.0 / _SQRT_TWO_PI), -0.95, None)
     ratio = num / den
     log_d = xp.where(centre, log1p(xp, missing), log_d)
-    return log_d, gain * ratio, widened * decay * ratio
-
-
-def _width_and_midpoint(xp: Any, t: Any, log_w: Any) -> Arrays:
-    w = xp.exp(log_w)
-    return w, t + 0.5 * w
+    return log_d, gain * ratio + beyond, widened * decay * ratio, mass
 
 
 # The rules need e = mu - t and r = (1 - q)/w - (t + w), which as written lose
@@ -208,7 +212,7 @@ def _offsets(xp: Any, t: Any, w: Any, mu: Any, q: Any) -> Arrays:
 def _far_offset(t: Any, w: Any, mu: Any, h: Any, depth: int) -> Any:
     end = t + w
     near, far = _excess(t, depth), _excess(end, depth)
-    return (mu + h) * (near / (t + near)) - h * ((w + far) / (end + far))
+    return ((mu + h) / (t + near)) * near - h * ((w + far) / (end + far))
 
 
 def _excess(x: Any, depth: int) -> Any:
@@ -226,20 +230,20 @@ def _excess(x: Any, depth: int) -> Any:
 #   dq  = w dh + q dl               = q (-(w - e) dt + w r dl)
 def log_mass_jvp(xp: Any, tangents: Arrays, out: Any, t: Any, log_w: Any) -> Any:
     """(F_dot, mu_dot, q_dot) from the tangents of t and log w."""
-    (t_dot, l_dot), (_, mu, q) = tangents, out
+    (t_dot, l_dot), (mu, q) = tangents, out
     w = xp.exp(log_w)
     e, r = _offsets(xp, t, w, mu, q)
     rest = w - e
     f_dot = q * l_dot - mu * t_dot
     mu_dot = (q + mu * e) * t_dot + (q * rest) * l_dot
-    return f_dot, mu_dot, q * ((w * r) * l_dot - rest * t_dot)
+    return f_dot, mu_dot, ((q * w) * r) * l_dot - (q * rest) * t_dot
 
 
 # The transpose of the rule above. A cotangent that is None belongs to an output
 # nobody differentiates; with only F_bar, e and r are not needed.
 def log_mass_vjp(xp: Any, cts: Any, out: Any, t: Any, log_w: Any) -> Arrays:
     """The cotangents of t and log w from (F_bar, mu_bar or None, q_bar or None)."""
-    (f_bar, mu_bar, q_bar), (_, mu, q) = cts, out
+    (f_bar, mu_bar, q_bar), (mu, q) = cts, out
     t_bar, l_bar = -f_bar * mu, f_bar * q
     if mu_bar is None and q_bar is None:
         return t_bar, l_bar
@@ -251,7 +255,7 @@ def log_mass_vjp(xp: Any, cts: Any, out: Any, t: Any, log_w: Any) -> Arrays:
         l_bar = l_bar + mu_bar * q * rest
     if q_bar is not None:
         t_bar = t_bar - q_bar * q * rest
-        l_bar = l_bar + q_bar * q * (w * r)
+        l_bar = l_bar + q_bar * ((q * w) * r)
     return t_bar, l_bar
 
 
@@ -262,24 +266,31 @@ def log_mass_vjp(xp: Any, cts: Any, out: Any, t: Any, log_w: Any) -> Arrays:
 # the inputs and not as w scale, so that it does not depend on the scale.
 def standardize_jvp(xp: Any, tangents: Any, out: Arrays, *inputs: Any) -> Arrays:
     """Tangents of (t, log w); `tangents`, `inputs`: mean, scale, lower, upper."""
-    (mean_dot, scale_dot, lower_dot, upper_dot), (t, _) = tangents, out
+    (mean_dot, scale_dot, lower_dot, upper_dot), (t, u, ug) = tangents, out
     mean, scale, lower, upper = inputs
     reflected = flip(xp, mean, lower, upper)
     near_dot = xp.where(reflected, mean_dot - upper_dot, lower_dot - mean_dot)
-    t_dot = (near_dot - t * scale_dot) / scale
-    return t_dot, (upper_dot - lower_dot) / (upper - lower) - scale_dot / scale
+    t_dot = over(near_dot - t * scale_dot, scale, u)
+    gap, gap_dot = _gap(xp, lower, upper), upper_dot - lower_dot
+    gap = xp.where((gap == 0) & (gap_dot == 0), 1.0, gap)
+    return t_dot, over(gap_dot, gap, ug) - over(scale_dot, scale, u)
+
+
+def _gap(xp: Any, lower: Any, upper: Any) -> Any:
+    """upper - lower, and a huge number for inf: l_dot, l_bar or q are 0 there."""
+    return xp.clip(upper - lower, None, float(xp.finfo(lower.dtype).max) / 4)
 
 
 # The transpose. The cotangent is divided by the scale before it meets t, so
 # that a cotangent of 0 stays 0 next to a huge t.
 def standardize_vjp(xp: Any, cts: Arrays, out: Arrays, *inputs: Any) -> Any:
     """(mean_bar, scale_bar, lower_bar, upper_bar), in the broadcast shape."""
-    (t_bar, l_bar), (t, _) = cts, out
+    (t_bar, l_bar), (t, u, ug) = cts, out
     mean, scale, lower, upper = inputs
     reflected = flip(xp, mean, lower, upper)
-    t_part, far = t_bar / scale, l_bar / (upper - lower)
+    t_part, far = over(t_bar, scale, u), over(l_bar, _gap(xp, lower, upper), ug)
     near = t_part - far
     mean_bar = xp.where(reflected, t_part, -t_part)
     lower_bar = xp.where(reflected, -far, near)
     upper_bar = xp.where(reflected, -near, far)
-    return mean_bar, -(t_part * t + l_bar / scale), lower_bar, upper_bar
+    return mean_bar, -(t_part * t + over(l_bar, scale, u)), lower_bar, upper_bar

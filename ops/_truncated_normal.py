@@ -1,8 +1,9 @@
 """The law N(mean, scale^2) cut off to [lower, upper]: what the ops on it share.
 
-`interval` gives (F, mu, q, t, log w) of the reflected, standardised interval, see
-`_normal_interval`; F = log P(lower < X < upper).  All five are outputs of the op that
-calls it, because its rules need them and rules see inputs, outputs and cotangents only.
+`interval` gives (F, E) and the parts (mu, q, t, log w, u, ug) of the reflected, standardised
+interval, see `_normal_interval`; F = log P(lower < X < upper).  The parts are outputs of the
+op that calls it, because its rules need them and rules see inputs, outputs and cotangents
+only.
 """
 
 from __future__ import annotations
@@ -21,40 +22,42 @@ from twingrad.ops._normal_interval import (
 Arrays = tuple[Any, ...]
 
 
-def interval(xp: Any, mean: Any, scale: Any, lower: Any, upper: Any) -> Arrays:
-    """(F, mu, q, t, log w), elementwise."""
-    t, log_w, exact = standardize(xp, mean, scale, lower, upper)
-    return (*log_mass(xp, t, log_w, exact), t, log_w)
+def interval(xp: Any, mean: Any, scale: Any, lower: Any, upper: Any) -> tuple[Any, Any, Arrays]:
+    """(F, E, parts), elementwise."""
+    t, log_w, u, ug, exact = standardize(xp, mean, scale, lower, upper)
+    log_d, mu, q, mass = log_mass(xp, t, *exact)
+    return log_d, mass, (mu, q, t, log_w, u, ug)
 
 
-def saturated(out: Arrays) -> Any:
+def saturated(parts: Arrays) -> Any:
     """Where both densities have underflowed: every derivative of F is 0 there."""
-    _, mu, q, _, _ = out
+    mu, q = parts[:2]
     return (mu == 0) & (q == 0)
 
 
-# Where `dead`, derivatives are 0 to every order, and so they are made: t, scale or the
+# Where `dead`, derivatives are 0 to every order, and so they are made: t, 1/scale or the
 # densities may be so large or small there that their products would be 0 times inf.
-def interval_jvp(xp: Any, tangents: Arrays, out: Arrays, dead: Any, *inputs: Any) -> Arrays:
-    """The tangents of (F, mu, q, t, log w); the others are of mean, scale, lower, upper."""
-    *masses, t, log_w = out
+def interval_jvp(xp: Any, tangents: Arrays, parts: Arrays, dead: Any, *inputs: Any) -> Arrays:
+    """The tangents of F and the parts; the others are of mean, scale, lower, upper."""
+    mu, q, t, log_w, u, ug = parts
     mean, scale, lower, upper = inputs
-    scale = xp.where(dead, 1.0, scale)
-    t_dot, l_dot = standardize_jvp(xp, tangents, (t, log_w), mean, scale, lower, upper)
+    scale, u = xp.where(dead, 1.0, scale), xp.where(dead, 1.0, u)
+    t_dot, l_dot = standardize_jvp(xp, tangents, (t, u, ug), mean, scale, lower, upper)
     t_dot, l_dot = xp.where(dead, 0.0, t_dot), xp.where(dead, 0.0, l_dot)
-    return (*log_mass_jvp(xp, (t_dot, l_dot), tuple(masses), t, log_w), t_dot, l_dot)
+    moved = log_mass_jvp(xp, (t_dot, l_dot), (mu, q), t, log_w)
+    return (*moved, t_dot, l_dot, None, None)
 
 
 # The transpose of the rule above.  A cotangent is None where nobody differentiates that
 # output; for a first derivative only that of F is there.
-def interval_vjp(xp: Any, cts: Arrays, out: Arrays, dead: Any, *inputs: Any) -> Any:
+def interval_vjp(xp: Any, cts: Any, parts: Arrays, dead: Any, *inputs: Any) -> Any:
     """The gradients of mean, scale, lower, upper, in the broadcast shape."""
-    *masses, t, log_w = out
-    *mass_bars, t_direct, l_direct = cts
+    mu, q, t, log_w, u, ug = parts
+    *mass_bars, t_direct, l_direct, _, _ = cts
     mean, scale, lower, upper = inputs
-    scale = xp.where(dead, 1.0, scale)
-    t_bar, l_bar = log_mass_vjp(xp, tuple(mass_bars), tuple(masses), t, log_w)
+    scale, u = xp.where(dead, 1.0, scale), xp.where(dead, 1.0, u)
+    t_bar, l_bar = log_mass_vjp(xp, tuple(mass_bars), (mu, q), t, log_w)
     t_bar = t_bar if t_direct is None else t_bar + t_direct
     l_bar = l_bar if l_direct is None else l_bar + l_direct
     t_bar, l_bar = xp.where(dead, 0.0, t_bar), xp.where(dead, 0.0, l_bar)
-    return standardize_vjp(xp, (t_bar, l_bar), (t, log_w), mean, scale, lower, upper)
+    return standardize_vjp(xp, (t_bar, l_bar), (t, u, ug), mean, scale, lower, upper)

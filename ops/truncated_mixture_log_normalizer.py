@@ -8,7 +8,7 @@ from twingrad.interop import define
 from twingrad.ops._truncated_normal import interval, interval_jvp, interval_vjp, saturated
 
 
-@define("(k),(k),(k),(),()->(),(k),(k),(k),(k),(k)", hidden=5)
+@define("(k),(k),(k),(),()->(),(k),(k),(k),(k),(k),(k),(k),()", hidden=8)
 def truncated_mixture_log_normalizer(
     xp: Any, means: Any, scales: Any, weights: Any, lower: Any, upper: Any
 ) -> Any:
@@ -30,37 +30,76 @@ def truncated_mixture_log_normalizer(
     Reference: Phi and phi are those of DLMF 7.1-7.2; the density of a truncated mixture is
     sum_j p_j phi((x - m_j)/s_j) / (s_j Z) on [lo, hi].
     """
-    out = interval(xp, means, scales, lower[..., None], upper[..., None])
-    masses = out[0]
-    top = xp.max(xp.where(weights > 0, masses, -xp.inf), axis=-1, keepdims=True)
-    top = xp.where(top == -xp.inf, 0.0, top)
-    # no mass with a weight above 0 exceeds top, and the others must not overflow
-    total = xp.sum(weights * xp.exp(xp.clip(masses - top, None, 0.0)), axis=-1)
-    return (top[..., 0] + xp.log(total), *out)
+    lower, upper = lower[..., None], upper[..., None]
+    masses, scaled, (*parts, ug) = interval(xp, means, scales, lower, upper)
+    live = weights > 0
+    highest = xp.max(xp.where(live, masses, -xp.inf), axis=-1, keepdims=True)
+    # where all masses have underflowed, the nearest component has the largest
+    rank = xp.where(live, xp.where(highest == -xp.inf, -parts[2], masses), -xp.inf)
+    at = xp.argmax(rank, axis=-1, keepdims=True)
+    x = _relative(xp, at, scaled, parts[2], means, scales, lower)
+    px = weights * x
+    total = xp.sum(px, axis=-1, keepdims=True)
+    log_z = xp.where(highest == -xp.inf, highest, highest + xp.log(total))
+    total = xp.where(total == 0, 1.0, xp.where(total < 0, xp.nan, total))
+    return (log_z[..., 0], x / total, px / total, *parts, ug[..., 0])
+
+
+# D_j / D_top, to full relative accuracy at any distance.  With E as in `log_mass` and tau the
+# positive part of t,
+#   D_j / D_top = E_j / E_top exp(-(tau_j - tau_top)(tau_j + tau_top) / 2).
+# tau is rounded, so its difference must not be taken from it where the window is outside of
+# both laws and on the same side.  With d = tau s the distance from the mean, exactly then
+#   tau_j - tau_top = (d_j - d_top + tau' (s_top - s_j)) / max(s_j, s_top),
+# d_j - d_top is a difference of means, and tau' belongs to the narrower of the two laws.
+def _relative(xp: Any, at: Any, E: Any, t: Any, means: Any, scales: Any, lower: Any) -> Any:
+    E_top, t_top, m_top, s_top = [xp.take_along_axis(x, at, axis=-1) for x in (E, t, means, scales)]
+    left = means < lower
+    further = xp.where(left, m_top - means, means - m_top)
+    of_narrower = xp.where(scales < s_top, t, t_top)
+    apart = (further + of_narrower * (s_top - scales)) / xp.maximum(scales, s_top)
+    outside = (t > 0) & (t_top > 0) & (left == (m_top < lower))
+    tau, tau_top = xp.clip(t, 0.0, None), xp.clip(t_top, 0.0, None)
+    apart = xp.where(outside, apart, tau - tau_top)
+    limits = xp.finfo(t.dtype)
+    bound = 709.0 if limits.bits == 64 else 88.0  # only a weight of 0 can meet it
+    ratio = xp.exp(xp.clip((-0.5 * apart) * (tau + tau_top), None, bound))
+    return xp.clip(E / E_top * ratio, None, float(limits.max))
 
 
 # With rho_j = D_j / Z and the responsibilities r_j = p_j rho_j:
 #   d log Z = sum_j rho_j dp_j + r_j d log D_j,
-# and d log D_j follows from the interval of component j.  Where rho_j underflows, the
-# component contributes nothing to any derivative.
-def _ratio(xp: Any, log_z: Any, out: Any) -> tuple[Any, Any]:
-    bound = 709.0 if xp.finfo(log_z.dtype).bits == 64 else 88.0
-    rho = xp.exp(xp.clip(out[0] - log_z[..., None], None, bound))
-    return rho, (rho == 0) | saturated(out)
+#   d rho_j = rho_j (d log D_j - d log Z),   d r_j = r_j (d log D_j - d log Z) + rho_j dp_j,
+# and d log D_j follows from the interval of component j.  Both are hidden outputs: taken
+# from log Z, which is of the order t^2, they would lose t^2 times the rounding.  Where rho_j
+# underflows, the component contributes nothing to any derivative.
+def _dead(rho: Any, parts: Any) -> Any:
+    return (rho == 0) | (saturated(parts) & (rho == rho))  # NaN has NaN derivatives
 
 
 @truncated_mixture_log_normalizer.def_vjp
 def _(
     xp: Any, ct: Any, out: Any, means: Any, scales: Any, weights: Any, lower: Any, upper: Any
 ) -> Any:
-    (z_bar, f_bar, *rest), (log_z, *parts) = ct, out
-    rho, dead = _ratio(xp, log_z, parts)
-    p_bar = z_bar[..., None] * rho
-    mass_bar = p_bar * weights
-    mass_bar = mass_bar if f_bar is None else mass_bar + f_bar
+    (z_bar, rho_bar, r_bar, *rest), (_, rho, r, *parts, ug) = ct, out
+    own = _plus(_times(rho_bar, rho), _times(r_bar, r))
+    z_bar = z_bar if own is None else z_bar - xp.sum(own, axis=-1)
+    z_bar = z_bar[..., None]
+    p_bar = _plus(z_bar * rho, _times(r_bar, rho))
+    cts = _plus(z_bar * r, own), *rest
     inputs = means, scales, lower[..., None], upper[..., None]
-    m_bar, s_bar, lo_bar, hi_bar = interval_vjp(xp, (mass_bar, *rest), tuple(parts), dead, *inputs)
+    parts = (*parts, ug[..., None])
+    m_bar, s_bar, lo_bar, hi_bar = interval_vjp(xp, cts, parts, _dead(rho, parts), *inputs)
     return m_bar, s_bar, p_bar, xp.sum(lo_bar, axis=-1), xp.sum(hi_bar, axis=-1)
+
+
+def _plus(x: Any, y: Any) -> Any:
+    """x + y, where None is 0."""
+    return y if x is None else x if y is None else x + y
+
+
+def _times(x: Any, y: Any) -> Any:
+    return None if x is None else x * y
 
 
 @truncated_mixture_log_normalizer.def_jvp
@@ -68,9 +107,12 @@ def _(
     xp: Any, tangents: Any, out: Any, means: Any, scales: Any, weights: Any, lower: Any, upper: Any
 ) -> Any:
     m_dot, s_dot, p_dot, lo_dot, hi_dot = tangents
-    log_z, *parts = out
-    rho, dead = _ratio(xp, log_z, parts)
+    _, rho, r, *parts, ug = out
     inputs = means, scales, lower[..., None], upper[..., None]
     dots = m_dot, s_dot, lo_dot[..., None], hi_dot[..., None]
-    moved = interval_jvp(xp, dots, tuple(parts), dead, *inputs)
-    return (xp.sum(rho * (p_dot + weights * moved[0]), axis=-1), *moved)
+    parts = (*parts, ug[..., None])
+    f_dot, *moved = interval_jvp(xp, dots, parts, _dead(rho, parts), *inputs)
+    own = rho * p_dot
+    z_dot = xp.sum(own + r * f_dot, axis=-1)
+    step = f_dot - z_dot[..., None]
+    return (z_dot, rho * step, r * step + own, *moved)

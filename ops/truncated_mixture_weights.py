@@ -8,7 +8,7 @@ from twingrad.interop import define
 from twingrad.ops.truncated_mixture_log_normalizer import truncated_mixture_log_normalizer as log_z
 
 
-@define("(k),(k),(k),(),()->(k),(),(k),(k),(k),(k),(k)", hidden=6)
+@define("(k),(k),(k),(),()->(k),(),(k),(k),(k),(k),(k),(k),(k),()", hidden=9)
 def truncated_mixture_weights(
     xp: Any, means: Any, scales: Any, weights: Any, lower: Any, upper: Any
 ) -> Any:
@@ -31,8 +31,9 @@ def truncated_mixture_weights(
     Reference: see `truncated_mixture_log_normalizer`.
     """
     out = log_z.forward(xp, means, scales, weights, lower, upper)
-    scaled = weights * xp.exp(-out[0])[..., None]
-    return (xp.where(weights == 0, 0.0, scaled), *out)
+    inverse = xp.exp(-out[0])[..., None]
+    none = (weights == 0) & (inverse == xp.inf)  # 0 times inf
+    return (xp.where(none, 0.0, weights * inverse), *out)
 
 
 # Every w_i depends on every parameter through Z.  With g the cotangent of w and

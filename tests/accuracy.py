@@ -173,7 +173,10 @@ def error(row, dtype, found, exact, part):
     worst = 0.0
     for size, g, w in zip(sizes, got, want, strict=True):
         difference = np.max(np.abs(g - w))
-        worst = max(worst, difference / max(size, float(limits.tiny)))
+        # below the smallest normal number XLA gives 0
+        worst = max(
+            worst, max(difference - float(limits.tiny), 0.0) / max(size, float(limits.tiny))
+        )
         if np.isnan(difference):
             return np.inf
     return float(worst)

@@ -108,7 +108,8 @@ def from_other_rule(op):
     """A jvp that is right at first order for an op that has none; then it can be wrong."""
 
     def jvp(xp, tangents, out, x):
-        return op.vjp(xp, tangents[0], out, x)
+        (dot,) = tangents
+        return op.vjp(xp, (dot, None), out, x), op.vjp(xp, (0 * dot, dot), out, x)
 
     return copy(op, jvp=jvp)
 
@@ -132,7 +133,7 @@ def drop_hidden(op):
 
 
 def _normalizer(out):
-    return out[1], out[2]  # log Z, and log D of each component
+    return out[1], out[2]  # log Z, and D_j / Z
 
 
 def transposed(op):
@@ -140,8 +141,8 @@ def transposed(op):
 
     def vjp(xp, ct, out, *inputs):
         found = list(op.vjp(xp, ct, out, *inputs))
-        log_z, masses = _normalizer(out)
-        z, ratio = xp.exp(log_z)[..., None], xp.exp(masses - log_z[..., None])
+        log_z, ratio = _normalizer(out)
+        z = xp.exp(log_z)[..., None]
         found[2] = ct[0] / z - out[0] * xp.sum(ct[0] * ratio, axis=-1)[..., None]
         return tuple(found)
 
@@ -158,8 +159,7 @@ def cross_terms_dropped(op):
         g, w = ct[0], out[0]
         total = xp.sum(g * w, axis=-1)[..., None]
         found = list(op.vjp(xp, ct, out, *inputs))
-        log_z, masses = _normalizer(out)
-        ratio = xp.exp(masses - log_z[..., None])
+        _, ratio = _normalizer(out)
         found[0], found[1] = (part * (g * w / total) for part in found[:2])
         found[2] = found[2] + (total - g * w) * ratio
         return tuple(found)

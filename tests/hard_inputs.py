@@ -34,6 +34,25 @@ _WINDOWS = [
 
 INTERVALS = {name: (lower, upper) for name, lower, upper in _WINDOWS}
 
+_FAR = [("right", t, t + 1.0) for t in (100.0, 1e4, 1e8)]
+_FAR += [("left", -t - 1.0, -t) for t in (100.0, 1e4, 1e8)]
+
+# (mean, scale, lower, upper)
+LAWS = {
+    **{name: (0.0, 1.0, lower, upper) for name, lower, upper in _WINDOWS},
+    **{f"{side} {abs(low):g} sigma": (0.0, 1.0, low, high) for side, low, high in _FAR},
+    "about zero": (1e-9, 1.0, -1e-8, 1e-8),  # with mean 0 the gradient in it is 0
+    "own mean and scale": (0.3, 1.2, -0.5, 1.5),
+    "own mean and scale, upper inf": (0.3, 1.2, 0.9, inf),
+    "own mean and scale, lower -inf": (0.3, 1.2, -inf, 0.9),
+    "mean far from 0": (1000.25, 0.7, 1000.0, 1001.5),
+    "small unit": (2.0**-70, 2.0**-69, 2.0**-71, 2.0**-68),
+    "large unit": (-40.0, 70.0, -50.0, 150.0),
+    "scale 1e-30 inside": (0.3, 1e-30, -0.5, 1.5),
+    "scale 1e-30, upper inf": (0.3, 1e-30, -0.2, inf),
+    "scale 1e10": (0.3, 1e10, -0.5, 1.5),
+}
+
 # Three laws that all matter in every window, and three of which one may outweigh the rest.
 # The weights do not add up to 1: log Z would be near 0, and only as good as their rounding.
 _MEANS, _SCALES, _WEIGHTS = (-0.02, 0.0, 0.03), (1.01, 1.0, 0.99), (0.25, 0.5, 0.375)
@@ -45,6 +64,22 @@ MIXTURES = {
         for name, lower, upper in _WINDOWS
     },
     **{f"{name}, unlike": (*_UNLIKE, lower, upper) for name, lower, upper in _WINDOWS},
+    **{
+        f"{side} {abs(low):g} sigma, {name}": (*laws, low, high)
+        for side, low, high in _FAR
+        for name, laws in (("alike", (_MEANS, _SCALES, _WEIGHTS)), ("unlike", _UNLIKE))
+    },
+    # laws that differ by so little that all of them still matter there
+    **{
+        f"{side} {abs(low):g} sigma, near": (
+            (0.0, 0.5 / low, -1.0 / low),
+            (1.0, 1.0, 1.0),
+            _WEIGHTS,
+            low,
+            high,
+        )
+        for side, low, high in _FAR
+    },
     "a weight 0": (_UNLIKE[0], _UNLIKE[1], (0.0, 0.5, 0.3), -0.5, 1.5),
     "two weights 0": (_UNLIKE[0], _UNLIKE[1], (0.0, 0.5, 0.0), -0.5, 1.5),
     "a weight 0, right 9 sigma": (_UNLIKE[0], _UNLIKE[1], (0.2, 0.0, 0.3), 9.0, 10.0),

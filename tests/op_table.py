@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.hard_inputs import INTERVALS, LOG_PROBABILITIES, MIXTURES
+from tests.hard_inputs import INTERVALS, LAWS, LOG_PROBABILITIES, MIXTURES
 from tests.references import linear, textbook, truth
 from twingrad import ops
 from twingrad.interop import ExportError, MissingRuleError, Op, TwingradError
@@ -160,6 +160,13 @@ ROWS = [
         textbook=textbook.log_ndtr_diff,
         truth=truth.log_ndtr_diff,
         hard=INTERVALS,
+    ),
+    Row(
+        ops.truncated_normal_log_mass,
+        boxes=((-1.0, 1.0), (0.5, 1.5), (-2.0, -0.5), (0.5, 2.0)),
+        textbook=textbook.truncated_normal_log_mass,
+        truth=truth.truncated_normal_log_mass,
+        hard=LAWS,
     ),
     Row(
         ops.truncated_mixture_log_normalizer,

@@ -18,6 +18,10 @@ def log_ndtr_diff(lib, a, b):
     return lib.log(_mass(lib, a, b))
 
 
+def truncated_normal_log_mass(lib, mean, scale, lower, upper):
+    return lib.log(_mass(lib, (lower - mean) / scale, (upper - mean) / scale))
+
+
 def log_normalizer(lib, means, scales, weights, lower, upper):
     return lib.log(_normalizer(lib, means, scales, weights, lower, upper))
 

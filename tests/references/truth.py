@@ -25,6 +25,11 @@ def log_ndtr_diff(a, b):
     return _log([value], [first], [second])
 
 
+def truncated_normal_log_mass(mean, scale, lower, upper):
+    value, first, second = _interval(mean, scale, lower, upper)
+    return _log([value], [first], [second])
+
+
 def log_normalizer(means, scales, weights, lower, upper):
     value, first, second = _normalizer(means, scales, weights, lower, upper)
     return _log([value], [first], [second])
