@@ -15,16 +15,9 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import pytest  # noqa: E402
 
-from tests.conformance import SIDES, Record, cell_of  # noqa: E402
+from tests.conformance import ALIKE, SIDES, Record, cell_of  # noqa: E402
 
 RECORD = Record()
-# Rows with the rules of another row and one more step: `make test` runs so many of the tests
-# of each of their cells (JAX compiles each of them), `make test-all` runs all.
-ALIKE = (
-    "truncated_mixture_log_weights",
-    "truncated_mixture_weights",
-    "truncated_normal_log_mass",
-)
 TOGETHER = (
     "test_sharding_torch.py",
     "test_sharding_jax.py",

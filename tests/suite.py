@@ -3,11 +3,13 @@
 The known failures of a row become strict expected failures; its limits see `conftest`.
 """
 
+import importlib
 from dataclasses import replace
 
 import pytest
 
 from tests import properties, properties_batch, properties_calls
+from tests.conformance import ALIKE
 from tests.op_table import ROWS
 
 # name -> (line of the conformance table, check(side, row))
@@ -59,3 +61,23 @@ def cells(side_name, names, of=None, rows=None):
 def with_op(row, op):
     """The row with another op in its place: one with wrong or scaled rules."""
     return replace(row, op=op)
+
+
+def each_setting(names):
+    """(side_name, row, dtype): `make test` runs float64 of one op of a family in JAX."""
+    found = []
+    for side_name in ("torch", "jax"):
+        for row in ROWS:
+            for dtype in ("float64", "float32"):
+                slow = side_name == "jax" and (row.name in ALIKE or dtype == "float32")
+                marks = [pytest.mark.slow] * slow
+                label = f"{side_name}-{row.name}-{dtype}"
+                if row.name in names:
+                    found.append(pytest.param(side_name, row, dtype, id=label, marks=marks))
+    return pytest.mark.parametrize(("side_name", "row", "dtype"), found)
+
+
+def side_of(name):
+    """The module of a framework, or a skip where it is not installed."""
+    pytest.importorskip(name)
+    return importlib.import_module(f"tests.side_{name}")

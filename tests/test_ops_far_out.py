@@ -6,12 +6,11 @@ a few roundings times the size of log(D_j / D_top), if they matter at all; `test
 such windows among its hard inputs.
 """
 
-import importlib
-
 import numpy as np
 import pytest
 
 from tests.properties import nestings
+from tests.suite import each_setting, side_of
 from twingrad import ops
 from twingrad.interop.numpy import bind
 
@@ -22,14 +21,8 @@ MIXTURES = (
     ops.truncated_mixture_weights,
 )
 P = 0.3
-each_mixture = pytest.mark.parametrize("op", MIXTURES, ids=lambda op: op.name)
+each_mixture = each_setting([op.name for op in MIXTURES])
 each_dtype = pytest.mark.parametrize("dtype", list(DISTANCES))
-
-
-@pytest.fixture(params=["torch", "jax"])
-def side(request):
-    pytest.importorskip(request.param)
-    return importlib.import_module(f"tests.side_{request.param}")
 
 
 def windows(dtype):
@@ -78,8 +71,8 @@ def sizes_in_p(op, value, p):
 
 
 @each_mixture
-@each_dtype
-def test_the_derivative_in_the_weight_of_one_component_is_exact(side, op, dtype):
+def test_the_derivative_in_the_weight_of_one_component_is_exact(side_name, row, dtype):
+    side, op = side_of(side_name), row.op
     t, x = points(dtype)
     f, eps, p = single(side, op), np.finfo(dtype).eps, float(np.asarray(P, dtype))
     log_z = through(side, single(side, MIXTURES[0]), x).astype(float)
@@ -96,9 +89,10 @@ def test_the_derivative_in_the_weight_of_one_component_is_exact(side, op, dtype)
         assert np.all(error[fine] <= 8 * eps), (name, error)
 
 
-@each_dtype
-def test_one_component_has_the_derivatives_of_its_law(side, dtype):
+@each_setting([MIXTURES[0].name])
+def test_one_component_has_the_derivatives_of_its_law(side_name, row, dtype):
     """To second order, in mean, scale, lower and upper; in p and one of these they are 0."""
+    side = side_of(side_name)
     t, x = points(dtype)
     eps = np.finfo(dtype).eps
     mixture, law = (single(side, op) for op in (MIXTURES[0], ops.truncated_normal_log_mass))
@@ -129,19 +123,18 @@ def test_one_component_in_numpy(dtype):
         np.testing.assert_allclose(got, right, rtol=2 * eps)
 
 
-@pytest.mark.parametrize("way", ["compiled", "compiled gradient"])
-def test_one_component_compiled(side, way):
-    t, x = points("float64")
+@pytest.mark.parametrize("side_name", ["torch", "jax"])
+def test_one_component_compiled(side_name):
+    side, (_, x) = side_of(side_name), points("float64")
     f = side.vmap(side.grad(single(side, MIXTURES[0])))
     found = side.numpy(side.compiler("aot_eager")(f)(side.array(x)))
     np.testing.assert_allclose(found[:, 2], 1 / P, rtol=1e-15)
 
 
-@pytest.mark.parametrize("op", [ops.log_ndtr_diff, ops.truncated_normal_log_mass])
-@each_dtype
-def test_second_derivatives_where_the_far_end_is_infinite(side, op, dtype):
+@each_setting(["log_ndtr_diff", "truncated_normal_log_mass"])
+def test_second_derivatives_where_the_far_end_is_infinite(side_name, row, dtype):
     """d/da log P(a < X) is -a, and its derivative -1, from 1e10 to max/8."""
-    limits = np.finfo(dtype)
+    side, op, limits = side_of(side_name), row.op, np.finfo(dtype)
     f = side.function(op)
     laws = (0.0, 1.0) if op is ops.truncated_normal_log_mass else ()
 
@@ -157,9 +150,10 @@ def test_second_derivatives_where_the_far_end_is_infinite(side, op, dtype):
         np.testing.assert_allclose(got, -np.ones_like(a), rtol=1e-5, err_msg=name)
 
 
-@each_dtype
-def test_equal_cut_offs_have_their_limits_at_any_distance(side, dtype):
+@each_setting(["truncated_normal_log_mass"])
+def test_equal_cut_offs_have_their_limits_at_any_distance(side_name, row, dtype):
     """F = -inf, d/dmean = (c - mean)/scale^2, d/dscale = (((c - mean)/scale)^2 - 1)/scale."""
+    side = side_of(side_name)
     top = float(np.finfo(dtype).max)
     c = np.array([0.5, -3.0, 40.0, 1e3, -1e10, 1e15, np.sqrt(top) / 4], dtype)
     if dtype == "float64":

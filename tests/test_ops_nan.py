@@ -1,23 +1,16 @@
 """Where the value is NaN, so is every derivative: no plausible gradient of what is not there."""
 
-import importlib
-
 import numpy as np
 import pytest
 
 from tests.op_table import ROWS
 from tests.properties import nestings
+from tests.suite import each_setting, side_of
 from tests.test_ops_units import function_of_one_vector
 from twingrad.interop.numpy import bind
 
 ARRAY_OPS = [row for row in ROWS if not row.op.host]
 nan = np.nan
-
-
-@pytest.fixture(params=["torch", "jax"])
-def side(request):
-    pytest.importorskip(request.param)
-    return importlib.import_module(f"tests.side_{request.param}")
 
 
 def points(row, dtype):
@@ -40,9 +33,9 @@ def points(row, dtype):
     return np.stack(found).astype(dtype)
 
 
-@pytest.mark.parametrize("dtype", ["float64", "float32"])
-@pytest.mark.parametrize("row", ARRAY_OPS, ids=lambda row: row.name)
-def test_a_nan_value_has_nan_derivatives(side, row, dtype):
+@each_setting([row.name for row in ARRAY_OPS])
+def test_a_nan_value_has_nan_derivatives(side_name, row, dtype):
+    side = side_of(side_name)
     x = points(row, dtype)
     f = function_of_one_vector(side, row)
     parts = {"value": f, "reverse": side.jacrev(f), "forward": side.jacfwd(f)}

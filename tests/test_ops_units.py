@@ -4,13 +4,10 @@ All lengths are multiplied by a power of 2 near the one named, so that nothing i
 Entries that the dtype cannot hold in the new unit are left out; none may spoil another.
 """
 
-import importlib
-
 import numpy as np
-import pytest
 
-from tests.op_table import ROWS
 from tests.properties import nestings
+from tests.suite import each_setting, side_of
 
 # the arguments that are lengths
 LENGTHS = {
@@ -24,13 +21,6 @@ UNITS = {
     "float64": (1e-300, 1e-170, 1e-21, 1e21, 1e150),
     "float32": (1e-30, 1e-21, 1e-15, 1e16, 1e18),
 }
-CASES = [(row, dtype) for row in ROWS if row.name in LENGTHS for dtype in UNITS]
-
-
-@pytest.fixture(params=["torch", "jax"])
-def side(request):
-    pytest.importorskip(request.param)
-    return importlib.import_module(f"tests.side_{request.param}")
 
 
 def function_of_one_vector(side, row):
@@ -75,8 +65,9 @@ def parts(side, f):
         yield name, 2, nesting(f)
 
 
-@pytest.mark.parametrize(("row", "dtype"), CASES, ids=lambda x: getattr(x, "name", x))
-def test_derivatives_scale_with_the_unit(side, row, dtype):
+@each_setting(LENGTHS)
+def test_derivatives_scale_with_the_unit(side_name, row, dtype):
+    side = side_of(side_name)
     lengths, x = powers(row), points(row, dtype)
     limits = np.finfo(dtype)
     units = [2.0 ** np.round(np.log2(unit)) for unit in UNITS[dtype]]
@@ -98,10 +89,10 @@ def test_derivatives_scale_with_the_unit(side, row, dtype):
             assert not wrong.any(), (name, unit, np.argwhere(wrong)[:4], got[wrong][:4])
 
 
-@pytest.mark.parametrize("dtype", list(UNITS))
-def test_the_second_derivative_of_log1mexp_near_0(side, dtype):
+@each_setting(["log1mexp"])
+def test_the_second_derivative_of_log1mexp_near_0(side_name, row, dtype):
     """-1/x^2, as far as the dtype holds it."""
-    row = next(row for row in ROWS if row.name == "log1mexp")
+    side = side_of(side_name)
     limits = np.finfo(dtype)
     x = -np.geomspace(4 / np.sqrt(limits.max), np.sqrt(limits.eps) / 100, 200).astype(dtype)
     want = -1.0 / x.astype(np.longdouble) ** 2
@@ -110,10 +101,10 @@ def test_the_second_derivative_of_log1mexp_near_0(side, dtype):
         np.testing.assert_allclose(got.astype(float), want.astype(float), rtol=1e-5, err_msg=name)
 
 
-@pytest.mark.parametrize("dtype", list(UNITS))
-def test_a_tiny_weight_leaves_the_other_derivatives_of_log_weights_alone(side, dtype):
+@each_setting(["truncated_mixture_log_weights"])
+def test_a_tiny_weight_leaves_the_other_derivatives_of_log_weights_alone(side_name, row, dtype):
     """-1/p^2 overflows: nothing else does."""
-    row = next(row for row in ROWS if row.name == "truncated_mixture_log_weights")
+    side = side_of(side_name)
     f = function_of_one_vector(side, row)
     x = points(row, dtype)[:1].copy()
     x[:, 6] = {"float64": 1e-200, "float32": 1e-25}[dtype]
