@@ -49,7 +49,8 @@ def scaled(op: Op, factor: float, kinds=("vjp", "jvp")) -> Op:
         return tuple(None if g is None else factor * g for g in found)
 
     def jvp(xp, tangents, out, *inputs, **static):
-        found = tuple(factor * t for t in _tuple(op.jvp(xp, tangents, out, *inputs, **static)))
+        found = _tuple(op.jvp(xp, tangents, out, *inputs, **static))
+        found = tuple(None if t is None else factor * t for t in found)
         return found if len(found) > 1 else found[0]
 
     rules = {"vjp": vjp, "jvp": jvp if op.jvp else None}
