@@ -35,6 +35,7 @@ def finite_difference(
     step: float | Sequence[float] | None = None,
     noise: float | None = None,
     third: float = 1.0,
+    dtypes: Any = None,
     host: Host | bool = True,
     name: str | None = None,
 ) -> Op:
@@ -55,6 +56,7 @@ def finite_difference(
             rounding errors where that is None: cbrt(3 eps) max(1, |x_i|), about 8.7e-6.
         noise: the standard deviation of the error of one value; then h = cbrt(3 noise / third).
         third: a bound on the third derivative, for `noise`.
+        dtypes: of the outputs, see `define`.
         host: see `Host`.
         name: the op's name in error messages; that of f if None.
 
@@ -64,7 +66,7 @@ def finite_difference(
 
     Reference: W. H. Press et al., Numerical Recipes (3rd ed. 2007), section 5.7, eq. 5.7.8.
     """
-    op = from_numpy(f, signature=signature, host=host, name=name)
+    op = from_numpy(f, signature=signature, dtypes=dtypes, host=host, name=name)
     if step is not None and noise is not None:
         raise ArgumentError(f"{op.label}: give a step or the noise it follows from, not both")
     steps = step if isinstance(step, Sequence) else [step] * len(op.names)

@@ -29,6 +29,7 @@ def spsa(
     signature: str,
     step: float,
     directions: int = 1,
+    dtypes: Any = None,
     host: Host | bool = True,
     name: str | None = None,
 ) -> Op:
@@ -44,6 +45,7 @@ def spsa(
         signature: gufunc notation of f; the op has one more argument, the seed, shape ().
         step: c.  For values with a noise of standard deviation s the estimate's is s / (c sqrt 2).
         directions: how many are drawn for each sample.
+        dtypes: of the outputs, see `define`.
         host: see `Host`.
         name: the op's name in error messages; that of f if None.
 
@@ -58,7 +60,8 @@ def spsa(
     def signs(rng: np.random.Generator, shape: tuple[int, int]) -> Array:
         return rng.choice([-1.0, 1.0], shape)
 
-    return _along_random(f, signature, ("step", step), directions, signs, host, name)
+    plain = from_numpy(f, signature=signature, dtypes=dtypes, host=host, name=name)
+    return _along_random(plain, ("step", step), directions, signs)
 
 
 @remembered
@@ -68,6 +71,7 @@ def gaussian_smoothing(
     signature: str,
     sigma: float,
     directions: int = 16,
+    dtypes: Any = None,
     host: Host | bool = True,
     name: str | None = None,
 ) -> Op:
@@ -83,6 +87,7 @@ def gaussian_smoothing(
         signature: gufunc notation of f; the op has one more argument, the seed, shape ().
         sigma: the width of the smoothing.
         directions: how many are drawn for each sample, at two values each.
+        dtypes: of the outputs, see `define`.
         host: see `Host`.
         name: the op's name in error messages; that of f if None.
 
@@ -97,22 +102,14 @@ def gaussian_smoothing(
     def normal(rng: np.random.Generator, shape: tuple[int, int]) -> Array:
         return rng.standard_normal(shape)
 
-    return _along_random(f, signature, ("sigma", sigma), directions, normal, host, name)
+    plain = from_numpy(f, signature=signature, dtypes=dtypes, host=host, name=name)
+    return _along_random(plain, ("sigma", sigma), directions, normal)
 
 
 # With y the outputs and D the directions, the Jacobian is estimated by
 #   J = mean_d (y(x + c d) - y(x - c d)) / 2c  d^T;   vjp: J^T ct,   jvp: J t,
 # from the same directions for one seed, so that ct (J t) = (J^T ct) t.
-def _along_random(
-    f: Function,
-    signature: str,
-    width: tuple[str, float],
-    directions: int,
-    draw: Draw,
-    host: Host | bool,
-    name: str | None,
-) -> Op:
-    plain = from_numpy(f, signature=signature, host=host, name=name)
+def _along_random(plain: Op, width: tuple[str, float], directions: int, draw: Draw) -> Op:
     for what, value in (width, ("number of directions", directions)):
         if not value > 0:
             raise ArgumentError(f"{plain.label}: the {what} is {value}; expected a positive one")

@@ -13,7 +13,7 @@ from twingrad.interop.derived import times
 from twingrad.interop.errors import ArgumentError, SignatureError
 from twingrad.interop.op import Op
 from twingrad.interop.pickling import remembered
-from twingrad.interop.samples import Host, PlainFunction
+from twingrad.interop.samples import Host, PlainFunction, as_host
 from twingrad.interop.signature import Signature, as_tuple
 
 Function = Callable[..., Any]
@@ -218,7 +218,7 @@ def _make_op(
         name=name or _name(f),
         names=names,
         statics=statics,
-        host=host if isinstance(host, Host) else Host(),
+        host=as_host(name or _name(f), host),
         dtypes=dtypes,
     )
     made.__doc__ = inspect.getdoc(like or f)

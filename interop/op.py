@@ -16,7 +16,7 @@ from twingrad.interop.derived import by_rows, delegate, hosted
 from twingrad.interop.errors import ArgumentError, MissingRuleError, SignatureError
 from twingrad.interop.pickling import reduced
 from twingrad.interop.promises import declare
-from twingrad.interop.samples import Host, on_batches
+from twingrad.interop.samples import Host, as_host, on_batches
 from twingrad.interop.signature import Signature
 from twingrad.interop.static import Static
 
@@ -250,7 +250,7 @@ def define(
             name=forward.__name__,
             names=names,
             statics=statics,
-            host=Host() if host is True else host or None,
+            host=None if host is False else as_host(forward.__name__, host),
             hidden=hidden,
             dtypes=dtypes,
         )

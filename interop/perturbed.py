@@ -106,11 +106,12 @@ def moved(along: Array, tangents: Array) -> Array:
 
 
 def side_by_side(arrays: Any, least: int = 1) -> Array:
-    """Arrays with one batch dimension as (B, m), float64, one after the other."""
+    """Arrays with one batch dimension as (B, m), one after the other; float64 or complex128."""
     arrays = as_tuple(arrays)
     size = max(least, *map(len, arrays))
     flat = [np.broadcast_to(a, (size, *a.shape[1:])).reshape(size, -1) for a in arrays]
-    return np.concatenate(flat, axis=1).astype(np.float64)
+    joined = np.concatenate(flat, axis=1)
+    return joined.astype(np.complex128 if joined.dtype.kind == "c" else np.float64)
 
 
 def longest(arrays: Sequence[Any]) -> int:

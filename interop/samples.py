@@ -7,19 +7,18 @@ and MPI, which run the samples on other machines.
 from __future__ import annotations
 
 import contextlib
-import functools
-import sys
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Executor, Future, as_completed
+from collections.abc import Callable, Sequence
+from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from twingrad.interop.errors import ArgumentError, RuleError
-from twingrad.interop.executors import Sent, check_executor, check_fork
+from twingrad.interop.executors import check_executor
 from twingrad.interop.forks import Turns
 from twingrad.interop.missing import unknown
+from twingrad.interop.running import run
 from twingrad.interop.signature import as_tuple
 
 Function = Callable[..., Any]
@@ -77,6 +76,23 @@ class Host:
     def turn(self) -> contextlib.AbstractContextManager[Any]:
         """What a call is made inside of."""
         return self.turns.lock if self.turns else _ANY_TIME
+
+
+def as_host(what: str, host: Any) -> Host:
+    """The `Host` that was given, or the usual one for True.
+
+    Raises:
+        ArgumentError: it is something else, such as an executor.
+    """
+    if isinstance(host, Host):
+        return host
+    if host is True:
+        return Host()
+    found = host if isinstance(host, bool) else f"a {type(host).__name__}"
+    raise ArgumentError(
+        f"{what}: host is {found}; expected True or a Host, such as "
+        "Host(vectorize=True, executor=ProcessPoolExecutor(4))"
+    )
 
 
 _ANY_TIME = contextlib.nullcontext()
@@ -153,13 +169,7 @@ def _on_whole_batches(op: Any, kind: str) -> Function:
     one = written if plain else RuleOf(op, kind)
 
     def batched(xp: Any, *args: Any, **static: Any) -> Any:
-        executor, samples = op.host.executor, _split(args)
-        if executor is None:
-            found = _in_order(op, one, samples, static)
-        else:
-            check_fork(op.label, executor)
-            sent = Sent(op.label, one, by_value, executor)
-            found = _side_by_side(op, executor, sent, samples, static)
+        found = run(op, one, by_value, _split(args), static)
         return _stack(op.label, [as_tuple(y) for y in found])
 
     return batched
@@ -176,67 +186,6 @@ def _split(args: Sequence[Any]) -> list[list[Any]]:
         return arg[i if len(arg) > 1 else 0]
 
     return [[pick(arg, i) for arg in args] for i in range(size)]
-
-
-def _in_order(op: Any, one: Function, samples: list[list[Any]], static: Any) -> list[Any]:
-    found = []
-    with _telling(op, len(samples)) as progress:
-        for i, args in enumerate(samples):
-            with _naming(op, i, len(samples)):
-                found.append(one(*args, **static))
-            progress(i + 1, len(samples))
-    return found
-
-
-def _side_by_side(
-    op: Any, executor: Executor, one: Function, samples: list[list[Any]], static: Any
-) -> list[Any]:
-    futures: dict[Future[Any], int] = {}
-    try:
-        for i, args in enumerate(samples):
-            futures[executor.submit(one, *args, **static)] = i
-        with _telling(op, len(samples)) as progress:
-            for done, future in enumerate(as_completed(futures), start=1):
-                with _naming(op, futures[future], len(samples)):
-                    future.result()
-                progress(done, len(samples))
-    finally:
-        for future in futures:
-            future.cancel()  # what is done stays done
-    return [future.result() for future in futures]
-
-
-@contextlib.contextmanager
-def _telling(op: Any, total: int) -> Iterator[Callable[[int, int], Any]]:
-    """What is called after each sample."""
-    progress = op.host.progress
-    if progress is not True:
-        yield progress or _silent
-        return
-    try:
-        from tqdm.auto import tqdm
-    except ImportError:
-        yield functools.partial(_line, op.name)
-        return
-    with tqdm(total=total, desc=op.name) as bar:
-        yield lambda done, total: bar.update(done - bar.n)
-
-
-def _silent(done: int, total: int) -> None: ...
-
-
-def _line(name: str, done: int, total: int) -> None:
-    print(f"\r{name}: {done} of {total}", end="\n" * (done == total), file=sys.stderr, flush=True)
-
-
-@contextlib.contextmanager
-def _naming(op: Any, index: int, size: int) -> Iterator[None]:
-    """Say in an exception which sample raised it."""
-    try:
-        yield
-    except Exception as error:
-        error.add_note(f"raised for sample {index} of {size}")
-        raise
 
 
 def _stack(label: str, found: list[tuple[Any, ...]]) -> Any:

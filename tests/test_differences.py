@@ -225,6 +225,39 @@ def test_a_noisy_function_is_minimised_with_a_fresh_seed_each_step():
     assert np.linalg.norm(x.detach().numpy() - 1) < 0.3
 
 
+def turning(x):
+    """(2)->(2): x_1 exp(i x_0) and x_0, complex"""
+    return np.stack([x[:, 1] * np.exp(1j * x[:, 0]), x[:, 0] + 0j], -1)
+
+
+@each_side
+@pytest.mark.parametrize("way", ["differences", "spsa", "smoothing"])
+def test_a_complex_result_of_real_inputs_keeps_its_imaginary_part(framework, way):
+    side, seed = side_of(framework), ()
+    given = {"signature": "(2)->(2)", "dtypes": "complex"}
+    if way == "differences":
+        g = side.function(finite_difference(turning, **given))
+    else:
+        make = functools.partial(spsa, step=1e-5)
+        if way == "smoothing":
+            make = functools.partial(gaussian_smoothing, sigma=1e-4)
+        g, seed = (
+            side.function(make(turning, directions=20_000, **given)),
+            (side.array(np.array(1)),),
+        )
+    x, ct = side.array(np.array([0.5, 2.0])), side.array(np.array([1 + 2j, 3 - 1j]))
+    spin = np.exp(0.5j)
+    jacobian = np.array([[2j * spin, spin], [1, 0]])
+    close = functools.partial(
+        np.testing.assert_allclose, atol=1e-8 if way == "differences" else 0.2
+    )
+    plain = as_numpy(ct) if framework == "jax" else as_numpy(ct).conj()
+    right = (jacobian.T @ plain).real
+    close(as_numpy(side.vjp(lambda x: g(x, *seed), x)[1](ct)[0]), right)
+    tangent = side.jvp(lambda x: g(x, *seed), (x,), (side.LIB.ones_like(x),))[1]
+    close(as_numpy(tangent), jacobian.sum(1))
+
+
 def test_what_does_not_fit_is_explained():
     for kwargs in ({"step": -1.0}, {"noise": 0.0}, {"noise": 1.0, "third": -1}):
         with pytest.raises(ArgumentError, match=r"rosen \(n\)->\(\): the .*positive number"):

@@ -13,7 +13,14 @@ import numpy as np
 import pytest
 
 from tests.closeness import as_numpy
-from twingrad.interop import ArgumentError, Host, define, finite_difference, from_jacobian
+from twingrad.interop import (
+    ArgumentError,
+    Host,
+    define,
+    finite_difference,
+    from_jacobian,
+    from_numpy,
+)
 from twingrad.interop.numpy import bind
 
 each_side = pytest.mark.parametrize("framework", ["torch", "jax", "numpy"])
@@ -56,6 +63,20 @@ def test_what_is_for_single_samples_is_not_ignored(given):
         Host(**given)
     Host(vectorize=True, **given)
     Host(executor=None, progress=False)
+
+
+@pytest.mark.parametrize("host", [4, False, None, ThreadPoolExecutor(1), "threads"])
+def test_a_host_that_is_none_is_refused(host):
+    message = r"same: host is .*expected True or a Host"
+    with pytest.raises(ArgumentError, match=message):
+        from_numpy(lambda x: x, signature="()->()", host=host, name="same")
+    if host is not False:
+
+        def same(xp, x):
+            return x
+
+        with pytest.raises(ArgumentError, match=message):
+            define("()->()", host=host)(same)
 
 
 @pytest.mark.parametrize("bar", ["tqdm", "a line"])
