@@ -74,6 +74,7 @@ def hosted(op: Op, kind: str, rule: Rule) -> Rule:
         host=Host(finite=bool(op.host and op.host.finite)),
         dtypes=tuple(Like(first + i) for i in range(len(results))),
     )
+    derived.__module__, op.parts[kind] = op.__module__, derived
 
     def traced(xp: Any, seeds: Any, out: Any, *given: Any, **static: Any) -> Any:
         outs = as_tuple(out)

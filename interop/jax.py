@@ -34,6 +34,7 @@ from twingrad.interop.op import Op
 from twingrad.interop.promises import follows
 from twingrad.interop.rules import Kernel
 from twingrad.interop.signature import Plan, Shape
+from twingrad.interop.static import KEPT
 
 
 class _Jax:
@@ -86,7 +87,7 @@ def bind(op: Op) -> Any:
 def _make(op: Op) -> Any:
     count, visible = len(op.names), op.visible
 
-    @functools.cache
+    @functools.lru_cache(KEPT)
     def find(static: Any) -> tuple[Kernel, Any]:
         kernel = Kernel(op, static)
         return kernel, _differentiable(kernel)

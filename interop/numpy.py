@@ -7,6 +7,7 @@ rules are offered as they stand: ``bound.vjp(cts, *inputs)`` and ``bound.jvp(tan
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -21,6 +22,7 @@ from twingrad.interop.op import Op
 from twingrad.interop.promises import Declared, fit, follows, promised
 from twingrad.interop.rules import Kernel
 from twingrad.interop.signature import Plan, Shape, as_tuple
+from twingrad.interop.static import KEPT
 
 
 class _NumPy:
@@ -134,7 +136,10 @@ def _flat(x: Any, batch: tuple[int, ...], rank: int, size: int) -> np.ndarray:
 def _result(
     op: Op, y: Any, size: int, shape: Shape, rank: int, dtype: str, declared: Declared
 ) -> np.ndarray:
-    y = np.asarray(y)
+    given, y = y, np.asarray(y)
+    if y.dtype.kind not in "fciub":
+        what = f"dtype {y.dtype}" if hasattr(given, "dtype") else f"a {type(given).__name__}"
+        raise RuleError(f"{op.label}: its host function returned {what}; expected an array")
     core = shape[rank:]
     if y.shape != (size, *core):
         if y.shape != (1, *core):
@@ -184,11 +189,13 @@ def _give_back(y: Any, low: Any) -> Any:
 
 
 def _make(op: Op) -> Any:
-    kernels: dict[Any, Kernel] = {}
+    @functools.lru_cache(KEPT)
+    def find(static: Any) -> Kernel:
+        return Kernel(op, static)
 
     def run(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Kernel, Arrays, Arrays, Any]:
         args, static = split_call(op, args, kwargs)
-        kernel = kernels.get(static) or kernels.setdefault(static, Kernel(op, static))
+        kernel = find(static)
         inputs, low = _prepare(op, args)
         return kernel, inputs, kernel.evaluate(NUMPY, inputs), low
 

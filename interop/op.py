@@ -41,6 +41,7 @@ class Op:
         names: the argument names, in order.
         statics: the keyword-only parameters and their defaults.
         written: the function and the rules as the user wrote them.
+        parts: the ops that were made for its rules, by the last part of their names.
     """
 
     def __init__(
@@ -65,6 +66,7 @@ class Op:
         self.bound: dict[str, Any] = {}
         self.recipe: Any = None  # the call that makes it, where it is not known by a name
         self.changes: dict[str, Any] = {}  # the rules that were set after that call
+        self.parts: dict[str, Op] = {}
         self.written = {"function": forward}
         self.forward = on_batches(self, "function")
         self.visible = len(signature.outputs) - hidden

@@ -22,6 +22,7 @@ from twingrad.interop.framework import (
     inexact,
     precision,
 )
+from twingrad.interop.hidden import refuse_hidden
 from twingrad.interop.missing import no_formula, no_rule, unknown
 from twingrad.interop.op import Op, Rule
 from twingrad.interop.promises import cast_output
@@ -33,8 +34,12 @@ class Kernel:
     """An op with its static parameters fixed: what the binders run."""
 
     def __init__(self, op: Op, static: Static) -> None:
+        refuse_hidden(op.label, static.items)
         self.op, self.static, self.keywords = op, static, dict(static.items)
         self._signatures: dict[Any, Signature] = {}
+        # for the graphs of torch, see torch_names
+        self.name = self.statics_text = ""
+        self.certain = False
 
     def __repr__(self) -> str:
         return f"<{self.op.label}>"
@@ -55,7 +60,7 @@ class Kernel:
         if op.host:
             return fw.host(self, aligned, plan)
         found = as_tuple(self._call(fw, "its function", op.forward, aligned, aligned))
-        self._count(found, len(plan.outputs), "its function")
+        self._count(found, len(plan.outputs), "its function", needed=True)
         bits = precision(inputs)
         return tuple(
             [
@@ -261,7 +266,13 @@ class Kernel:
             )
         return fw.xp.broadcast_to(y, shape)
 
-    def _count(self, found: Arrays, expected: int, what: str) -> None:
+    def _count(self, found: Arrays, expected: int, what: str, needed: bool = False) -> None:
+        for y in found:
+            if not hasattr(y, "shape") and (needed or (y is not None and y is not unknown)):
+                raise RuleError(
+                    f"{self.op.label}: {what} returned a {type(y).__name__}; expected "
+                    + ("an array" if expected == 1 else f"a tuple of {expected} arrays")
+                )
         if len(found) != expected:
             raise RuleError(
                 f"{self.op.label}: {what} returned {len(found)} values; expected {expected}"

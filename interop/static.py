@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
 from dataclasses import dataclass, field
 from typing import Any
@@ -9,6 +10,11 @@ from typing import Any
 import numpy as np
 
 from twingrad.interop.errors import ArgumentError
+from twingrad.interop.hidden import is_array
+
+# How many values of the static parameters an op keeps what it made for them, in a framework;
+# beyond that the least recently used goes, and with it all that it held.
+KEPT = 64
 
 
 @dataclass(frozen=True)
@@ -52,16 +58,32 @@ def _plain(value: Any) -> Any:
 
 
 def _typed(value: Any) -> Any:
-    """A key that tells 1, 1.0 and True apart."""
-    return tuple(map(_typed, value)) if isinstance(value, tuple) else (type(value), value)
+    """A key that tells 1, 1.0 and True apart, and 0.0 and -0.0; NaN is equal to itself."""
+    if isinstance(value, tuple | frozenset):
+        plain = tuple if isinstance(value, tuple) else frozenset
+        return type(value), plain(map(_typed, value))
+    return type(value), repr(value) if isinstance(value, float | complex) else value
+
+
+def written(static: Static) -> str | None:
+    """The parameters as text that reads back as the same values, or None; "" for none."""
+    text = repr(dict(static.items))
+    try:
+        found = ast.literal_eval(text)
+    except (ValueError, SyntaxError, MemoryError, RecursionError):
+        return None
+    same = _typed(tuple(found.items())) == _typed(static.items)
+    return (text if found else "") if same else None
 
 
 def _hashable(value: Any) -> bool:
     """Arrays and tracers of arrays are not: their hash is their identity, if any."""
-    if isinstance(value, tuple):
+    if isinstance(value, tuple | frozenset):
         return all(map(_hashable, value))
+    if isinstance(value, list | dict | set):  # those of compilers have a hash, too
+        return False
     try:
         hash(value)
     except TypeError:
         return False
-    return not (hasattr(value, "shape") and hasattr(value, "dtype"))
+    return not is_array(value)

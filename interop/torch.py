@@ -19,11 +19,11 @@ from __future__ import annotations
 import functools
 import inspect
 import numbers
+import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
-from torch.compiler import is_exporting
 
 from twingrad.interop.binding import describe, number_dtype, split_call
 from twingrad.interop.errors import ArgumentError
@@ -32,9 +32,12 @@ from twingrad.interop.op import Op
 from twingrad.interop.promises import follows
 from twingrad.interop.rules import Kernel
 from twingrad.interop.signature import Plan, Shape
+from twingrad.interop.static import KEPT
 from twingrad.interop.torch_call import call_rule
 from twingrad.interop.torch_function import autocast_on, make_function, pull_back
-from twingrad.interop.torch_operators import call_exported, call_host, register
+from twingrad.interop.torch_names import register
+from twingrad.interop.torch_operators import call_host
+from twingrad.interop.torch_traced import apply, gone
 from twingrad.interop.xp import torch as xp
 
 _FULL = frozenset((torch.float32, torch.float64))
@@ -81,9 +84,9 @@ def bind(op: Op) -> Any:
 
 
 def _make(op: Op) -> Any:
-    count, visible = len(op.names), op.visible
+    count, visible, dtypes = len(op.names), op.visible, op.dtypes
 
-    @functools.cache
+    @functools.lru_cache(KEPT)
     def function(static: Any) -> Any:
         made = make_function(Kernel(op, static), TORCH)
         register(made)
@@ -102,28 +105,27 @@ def _make(op: Op) -> Any:
             target = default()
         if _ready(args):
             target.kernel.plan(args)
-            return run(target, args), None
+            return apply(target, args), None
         args, back, autocast = _prepare(op, args)
         target.kernel.plan(args)
         if autocast is None:
-            return run(target, args), back
+            return apply(target, args), back
         with torch.autocast(autocast, enabled=False):
-            return run(target, args), back
-
-    def run(target: Any, args: Arrays) -> Any:
-        return call_exported(target, args) if is_exporting() else target.apply(*args)
+            return apply(target, args), back
 
     def evaluate(*args: Any, **kwargs: Any) -> Any:
-        outs, back = call(args, kwargs)
+        outs, back = (alive() or none)(args, kwargs)
         if isinstance(outs, torch.Tensor):
             outs = (outs,)
         if back is not None:
             outs = [
                 y.to(back) if y.dtype == torch.float32 and follows(declared) else y
-                for y, declared in zip(outs, op.dtypes, strict=True)
+                for y, declared in zip(outs, dtypes, strict=True)
             ]
         return outs[0] if visible == 1 else tuple(outs[:visible])
 
+    # Compiled graphs hold this function; what it calls is held by `bound`, and by the op.
+    alive, none = weakref.ref(call), gone(op.label)
     torch.compiler.allow_in_graph(evaluate)
 
     # Dynamo traces the function that it is given itself, allowed in the graph or not.
@@ -136,7 +138,7 @@ def _make(op: Op) -> Any:
     def all_outputs(*args: Any, **kwargs: Any) -> Any:
         return call(args, kwargs)[0]
 
-    describe(bound, op, "torch", all_outputs=all_outputs)
+    describe(bound, op, "torch", all_outputs=all_outputs, of_static=function)
     if inspect.Parameter.empty not in op.statics.values():
         bound.__dict__["Function"] = default()
     return bound

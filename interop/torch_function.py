@@ -16,6 +16,7 @@ from torch.autograd import forward_ad
 from twingrad.interop.framework import Arrays, Framework, inexact
 from twingrad.interop.rules import Kernel
 from twingrad.interop.signature import Signature
+from twingrad.interop.torch_traced import apply
 
 
 def make_function(kernel: Kernel, fw: Framework) -> Any:
@@ -49,10 +50,10 @@ def make_function(kernel: Kernel, fw: Framework) -> Any:
             tangents[key] = _tangent_function(kernel, fw, live, moves)
         moving = [dot for dot, alive in zip(dots, live, strict=True) if alive]
         if not autocast_on(saved[0]):
-            found = tangents[key].apply(*saved, *moving)
+            found = apply(tangents[key], (*saved, *moving))
         else:
             with torch.autocast(saved[0].device.type, enabled=False):
-                found = tangents[key].apply(*saved, *moving)
+                found = apply(tangents[key], (*saved, *moving))
         if all(moves):
             return found
         given = iter(found if isinstance(found, tuple) else (found,))
@@ -85,7 +86,7 @@ def make_autodiff(name: str, signature: Signature, function: Callable[..., Array
         live = tuple(i for i, dot in enumerate(dots) if dot is not None)
         if live not in pushes:
             pushes[live] = _push_function(name, signature, function, live)
-        return pushes[live].apply(*args, *[dots[i] for i in live])
+        return apply(pushes[live], (*args, *[dots[i] for i in live]))
 
     return _build(name, signature, forward, backward, jvp)
 
@@ -219,7 +220,7 @@ def _build(
         ctx.save_for_forward(*inputs, *outs)
         ctx.set_materialize_grads(False)
 
-    def vmap(info: Any, in_dims: Any, *inputs: torch.Tensor) -> Any:
+    def batched(function: Any, in_dims: Any, inputs: Arrays) -> Any:
         outs = function.apply(*_lift(signature, in_dims, inputs))
         return outs, (0,) * len(outs) if isinstance(outs, tuple) else 0
 
@@ -228,7 +229,8 @@ def _build(
         "setup_context": setup_context,
         "backward": backward,
         "jvp": jvp,
-        "vmap": vmap,
+        "vmap": lambda info, in_dims, *inputs: batched(function, in_dims, inputs),
+        "batched": batched,
     }
     vars(forward)["__signature__"] = _AsGiven()
     members: dict[str, Any] = {key: staticmethod(rule) for key, rule in rules.items()}

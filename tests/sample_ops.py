@@ -103,6 +103,17 @@ def power() -> Op:
     return power
 
 
+def host_power() -> Op:
+    """The same on the host, with its adjoint."""
+
+    @define("()->()", host=True)
+    def power(xp, x, *, p=2.0):
+        return x**p
+
+    power.def_vjp(lambda xp, ct, out, x, *, p: ct * p * x ** (p - 1))
+    return power
+
+
 def pick() -> Op:
     """x[k] for an integer k and, where the boolean flag is set, else 0."""
 
@@ -235,3 +246,12 @@ def module_level(xp, x):
 
 
 module_level.def_vjp(lambda xp, ct, out, x: 2 * ct)
+
+
+@define("()->()", host=True)
+def host_power_of_module(xp, x, *, p=2.0):
+    """x^p on the host, held by its module."""
+    return x**p
+
+
+host_power_of_module.def_vjp(lambda xp, ct, out, x, *, p: ct * p * x ** (p - 1))

@@ -23,6 +23,7 @@ from twingrad.interop import define, rules, static
 from twingrad.interop import numpy as ours_numpy
 from twingrad.interop import torch as ours
 from twingrad.interop import torch_function as functions
+from twingrad.interop import torch_traced as traced
 
 second_derivative = traps.test_second_derivatives_differentiate_the_rule_in_every_nesting
 host_second_derivative = host_cases.test_second_derivatives_of_a_host_op_compile
@@ -120,7 +121,7 @@ def levels_as_counted(patch):
 
 def exported_as_forward_code(patch):
     """An exported program holds the forward code of the op."""
-    patch.setattr(ours, "is_exporting", lambda: False)
+    patch.setattr(traced, "is_exporting", lambda: False)
 
 
 def mapped_dimension_left(patch):
