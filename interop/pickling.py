@@ -59,6 +59,11 @@ def reduced(op: Op) -> Any:
             f"not this op; define it at the top of a module that can be imported, and let its "
             f"name there be {op.__qualname__!r}, that of its function"
         )
+    if op.host and op.host.executor is not None:
+        raise pickle.PicklingError(
+            f"{op.label}: its executor, a {type(op.host.executor).__name__}, belongs to this "
+            "process; pickle the op with a host without one, and give it one there (op.host = ...)"
+        )
     recipe = (*op.recipe, op.host, op.changes)
     try:
         pickle.dumps(recipe)

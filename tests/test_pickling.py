@@ -5,6 +5,7 @@ import importlib
 import pickle
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -144,6 +145,17 @@ def test_an_op_that_has_no_name_says_the_way():
     message = r"only_here \(\)->\(\): .*by its name.*only_here is not this op.*top of a module"
     with pytest.raises(pickle.PicklingError, match=message):
         pickle.dumps(local_op())
+
+
+def test_an_executor_stays_in_its_process():
+    with ThreadPoolExecutor(1) as pool:
+        op = from_numpy(np.sin, **one, host=Host(vectorize=True, executor=pool))
+        with pytest.raises(pickle.PicklingError, match=r"sin .*a ThreadPoolExecutor, belongs to"):
+            pickle.dumps(op)
+        op.host = Host(vectorize=True)
+        again = pickle.loads(pickle.dumps(op))
+        again.host = op.host = Host(vectorize=True, executor=pool)
+        np.testing.assert_array_equal(bind(again)(np.arange(3.0)), np.sin(np.arange(3.0)))
 
 
 @each_side
