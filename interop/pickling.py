@@ -27,7 +27,7 @@ def remembered(make: Callable[P, Op]) -> Callable[P, Op]:
     @functools.wraps(make)
     def made(*args: P.args, **options: P.kwargs) -> Op:
         op = make(*args, **options)
-        op.recipe = (made, args, options)
+        op.recipe = (made, args, {k: v for k, v in options.items() if k != "host"})
         op.changes.clear()
         return op
 
@@ -35,7 +35,7 @@ def remembered(make: Callable[P, Op]) -> Callable[P, Op]:
 
 
 def _rebuild(make: Callable[..., Op], args: Any, options: Any, host: Any, rules: Any) -> Op:
-    op = make(*args, **{**options, "host": host})
+    op = make(*args, **options, host=host)
     for name, *given in rules.values():
         getattr(op, name)(*given)
     return op
