@@ -63,7 +63,7 @@ def hosted(op: Op, kind: str, rule: Rule) -> Rule:
             check_known(op, kind, moving(found, given, _wanted))
         return filled(xp, [None if g is unknown else g for g in found], like)
 
-    signature = Signature((*seeds, *outputs, *inputs), results)
+    signature = Signature.of((*seeds, *outputs, *inputs), results)
     first = n_seeds + n_out if kind == "vjp" else n_seeds  # of what the results are like
     derived = type(op)(
         forward,

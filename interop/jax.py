@@ -23,13 +23,12 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.custom_derivatives import SymbolicZero
 
 from twingrad.interop.binding import describe, number_dtype, split_call
 from twingrad.interop.errors import ArgumentError
 from twingrad.interop.framework import DTYPES, Arrays, inexact, kind
 from twingrad.interop.jax_host import call_host
-from twingrad.interop.jax_linear import apply_linear, as_arrays, sum_to, vary_as
+from twingrad.interop.jax_linear import apply_linear, as_arrays, as_seed, sum_to, vary_as
 from twingrad.interop.op import Op
 from twingrad.interop.promises import follows
 from twingrad.interop.rules import Kernel
@@ -158,8 +157,7 @@ def _custom_vjp(kernel: Kernel) -> Any:
     def bwd(residuals: Any, cts: Arrays) -> Arrays:
         inputs, outs, moves = residuals
         seeds = tuple(
-            None if isinstance(ct, SymbolicZero) or not inexact(y) else ct
-            for ct, y in zip(cts, outs, strict=True)
+            as_seed(ct, y) if inexact(y) else None for ct, y in zip(cts, outs, strict=True)
         )
         shapes = [None if m is None else x.shape for x, m in zip(inputs, moves, strict=True)]
         found = kernel.pull(JAX, seeds, outs, inputs, shapes)

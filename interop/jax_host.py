@@ -22,6 +22,7 @@ from jax.interpreters import batching, mlir
 
 from twingrad.interop.errors import ExportError
 from twingrad.interop.framework import Arrays
+from twingrad.interop.jax_held import hold, kernel_of
 from twingrad.interop.jax_linear import vary_alike, vary_as
 from twingrad.interop.numpy import call_host as call_numpy
 from twingrad.interop.promises import promised
@@ -38,7 +39,7 @@ def call_host(kernel: Kernel, inputs: Arrays, plan: Plan) -> Arrays:
     names = promised(kernel.op.dtypes, inputs)
     dtypes = [jax.dtypes.canonicalize_dtype(name).name for name in names]  # narrower without x64
     results = tuple(zip(plan.outputs, dtypes, strict=True))
-    found = host_p.bind(*inputs, kernel=kernel, results=results)
+    found = host_p.bind(*inputs, held=hold(kernel), results=results)
     return tuple(vary_as(y, inputs[0]) for y in found)
 
 
@@ -47,29 +48,30 @@ def _run(kernel: Kernel, results: Any, arrays: Arrays) -> list[np.ndarray]:
     return list(call_numpy(kernel, arrays, kernel.plan(arrays), dtypes))
 
 
-def _evaluate(*arrays: Any, kernel: Kernel, results: Any) -> list[Any]:
+def _evaluate(*arrays: Any, held: Any, results: Any) -> list[Any]:
     """Call it now; by a compiled program where an array lies on several devices."""
     places = [x.sharding for x in arrays if isinstance(x, jax.Array) and x.committed]
     if any(place.num_devices > 1 for place in places):
-        program = jax.jit(lambda *xs: host_p.bind(*xs, kernel=kernel, results=results))
+        program = jax.jit(lambda *xs: host_p.bind(*xs, held=held, results=results))
         return list(program(*arrays))
-    found = _run(kernel, results, arrays)
+    found = _run(kernel_of(held), results, arrays)
     return [jax.device_put(y, places[0]) if places else jnp.asarray(y) for y in found]
 
 
-def _batch(args: Arrays, dims: Any, *, kernel: Kernel, results: Any) -> tuple[Any, Any]:
+def _batch(args: Arrays, dims: Any, *, held: Any, results: Any) -> tuple[Any, Any]:
     """Put the mapped dimension in front as one more batch dimension."""
     size = next(x.shape[d] for x, d in zip(args, dims, strict=True) if d is not None)
     lifted = [
         x[None] if d is None else jnp.moveaxis(x, d, 0) for x, d in zip(args, dims, strict=True)
     ]
     results = tuple(((size, *shape), dtype) for shape, dtype in results)
-    found = host_p.bind(*vary_alike(tuple(lifted)), kernel=kernel, results=results)
+    found = host_p.bind(*vary_alike(tuple(lifted)), held=held, results=results)
     return found, (0,) * len(found)
 
 
-def _lower(ctx: Any, *args: Any, kernel: Kernel, results: Any) -> Any:
+def _lower(ctx: Any, *args: Any, held: Any, results: Any) -> Any:
     """One callback; in a program that is exported it raises."""
+    kernel = kernel_of(held)
     if ctx.module_context.lowering_parameters.for_export:
         raise ExportError(
             f"{kernel.op.label}: a host op calls back into this process, so JAX cannot export a "

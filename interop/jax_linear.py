@@ -25,6 +25,7 @@ from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
 
 from twingrad.interop.framework import Arrays, Framework, inexact
+from twingrad.interop.jax_held import hold, kernel_of
 from twingrad.interop.rules import Kernel
 
 linear_p = Primitive("twingrad_linear")
@@ -42,7 +43,7 @@ def apply_linear(
     moving = tuple(dot for dot, alive in zip(tangents, live, strict=True) if alive)
     if moving:
         args = vary_alike((*inputs, *outs, *moving))
-        found = iter(linear_p.bind(*args, kernel=kernel, fw=fw, live=live))
+        found = iter(linear_p.bind(*args, held=hold(kernel), fw=fw, live=live))
         zeros = None
     else:
         found, zeros = iter(()), jnp.zeros_like
@@ -63,7 +64,8 @@ def _split(args: Arrays, kernel: Kernel) -> tuple[Arrays, Arrays, Arrays]:
     return args[:n_in], args[n_in:n_fixed], args[n_fixed:]
 
 
-def _push(*args: Any, kernel: Kernel, fw: Framework, live: tuple[bool, ...]) -> list[Any]:
+def _push(*args: Any, held: Any, fw: Framework, live: tuple[bool, ...]) -> list[Any]:
+    kernel = kernel_of(held)
     inputs, outs, moving = _split(args, kernel)
     given = iter(moving)
     dots = tuple(next(given) if alive else None for alive in live)
@@ -71,13 +73,14 @@ def _push(*args: Any, kernel: Kernel, fw: Framework, live: tuple[bool, ...]) -> 
     return [dot for dot in found if dot is not None]
 
 
-def _abstract(*avals: Any, kernel: Kernel, **_: Any) -> list[Any]:
-    return [y.update(weak_type=False) for y in _split(avals, kernel)[1] if inexact(y)]
+def _abstract(*avals: Any, held: Any, **_: Any) -> list[Any]:
+    outs = _split(avals, kernel_of(held))[1]
+    return [y.update(weak_type=False) for y in outs if inexact(y)]
 
 
 def _jvp(primals: Arrays, tangents: Arrays, **params: Any) -> tuple[Any, Any]:
     """Linear in the tangents; in inputs and outputs it is differentiated as the rule is."""
-    kernel = params["kernel"]
+    kernel = kernel_of(params["held"])
     found = linear_p.bind(*primals, **params)
     n_fixed = len(primals) - sum(params["live"])
     terms = []
@@ -102,11 +105,12 @@ def _jvp(primals: Arrays, tangents: Arrays, **params: Any) -> tuple[Any, Any]:
     return found, [functools.reduce(jnp.add, term) for term in zip(*terms, strict=True)]
 
 
-def _transpose(cts: Any, *args: Any, kernel: Kernel, fw: Framework, live: Any) -> list[Any]:
+def _transpose(cts: Any, *args: Any, held: Any, fw: Framework, live: Any) -> list[Any]:
+    kernel = kernel_of(held)
     inputs, outs, moving = _split(args, kernel)
     given = iter(cts)
     seeds: Arrays = tuple(next(given) if inexact(y) else None for y in outs)
-    seeds = tuple(None if isinstance(ct, ad.Zero) else ct for ct in seeds)
+    seeds = tuple(map(as_seed, seeds, outs))
     avals = iter(moving)
     at: list[Any] = [next(avals) if alive else None for alive in live]
     targets = [x.aval.shape if ad.is_undefined_primal(x) else None for x in at]
@@ -122,7 +126,7 @@ def _transpose(cts: Any, *args: Any, kernel: Kernel, fw: Framework, live: Any) -
 
 def _batch(args: Arrays, dims: Any, **params: Any) -> tuple[Any, Any]:
     """Put the mapped dimension in front as one more batch dimension."""
-    kernel = params["kernel"]
+    kernel = kernel_of(params["held"])
     args = as_arrays(args)
     size = next(x.shape[d] for x, d in zip(args, dims, strict=True) if d is not None)
     args = tuple(x if d is None else jnp.moveaxis(x, d, 0) for x, d in zip(args, dims, strict=True))
@@ -149,8 +153,21 @@ mlir.register_lowering(linear_p, mlir.lower_fun(_push, multiple_results=True))
 
 
 def as_arrays(values: Arrays) -> Arrays:
-    """Arrays, also where JAX hands over the Python number that a tracer stood for."""
-    return tuple([jnp.asarray(x) if isinstance(x, numbers.Number) else x for x in values])
+    """Arrays, also where JAX hands over the number or NumPy array that a tracer stood for."""
+    return tuple([jnp.asarray(x) if _plain(x) else x for x in values])
+
+
+def as_seed(ct: Any, y: Any) -> Any:
+    """A cotangent of `y`, an array like it also where a number was given; None for zero."""
+    if ct is None or isinstance(ct, ad.Zero | SymbolicZero):
+        return None
+    return jnp.asarray(ct, y.dtype) if _plain(ct) else ct
+
+
+def _plain(x: Any) -> bool:
+    return not isinstance(x, jax.Array) and (
+        isinstance(x, numbers.Number) or hasattr(x, "__array__")
+    )
 
 
 def _varying(x: Any) -> frozenset[Any]:

@@ -40,6 +40,7 @@ class Kernel:
         # for the graphs of torch, see torch_names
         self.name = self.statics_text = ""
         self.certain = False
+        self.held: Any = None  # see `jax_held`
 
     def __repr__(self) -> str:
         return f"<{self.op.label}>"
@@ -173,7 +174,7 @@ class Kernel:
         if live not in self._signatures:
             ins, outs = self.op.signature.inputs, self.op.signature.outputs
             moving = tuple(itertools.compress(ins, live))
-            self._signatures[live] = Signature(ins + outs + moving, outs)
+            self._signatures[live] = Signature.of(ins + outs + moving, outs)
         return self._signatures[live]
 
     def _tangent_plan(

@@ -56,6 +56,7 @@ class Signature:
     outputs: tuple[Core, ...]
 
     @staticmethod
+    @functools.lru_cache(maxsize=1024)
     def parse(text: str) -> Signature:
         """Read ``"(n),()->()"``; raise `SignatureError` where it is not one."""
         match = _GRAMMAR.fullmatch(text)
@@ -73,6 +74,12 @@ class Signature:
                     "write its size as a number, or give an argument that dimension"
                 )
         return signature
+
+    @staticmethod
+    @functools.lru_cache(maxsize=1024)
+    def of(inputs: tuple[Core, ...], outputs: tuple[Core, ...]) -> Signature:
+        """The same object for the same cores, so that ops made anew share their plans."""
+        return Signature(inputs, outputs)
 
     def __str__(self) -> str:
         return "->".join(
@@ -171,4 +178,4 @@ def _broadcast(sizes: list[int]) -> int:
     return size
 
 
-_cached_plan = functools.lru_cache(maxsize=8192)(_make_plan)
+_cached_plan = functools.lru_cache(maxsize=2048)(_make_plan)

@@ -116,9 +116,14 @@ def grow(call, sort, count, warm, trace=True):
     return Growth(traced / count, resident / count, last / first, statistics.median(times))
 
 
-def _memory(trace):
-    for _ in range(3):  # what a finaliser lets go is found by the next collection
+def collect():
+    """Free what nobody holds: what a finaliser lets go is found by the next collection."""
+    for _ in range(3):
         gc.collect()
+
+
+def _memory(trace):
+    collect()
     return (tracemalloc.get_traced_memory()[0] if trace else 0), _resident()
 
 
