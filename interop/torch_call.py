@@ -19,6 +19,8 @@ from typing import Any
 import torch
 from torch._C._functorch import get_unwrapped, is_functorch_wrapped_tensor, peek_interpreter_stack
 from torch._functorch import eager_transforms
+from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
+from torch.autograd import forward_ad
 from torch.fx.experimental import proxy_tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -99,8 +101,16 @@ class _Writes(TorchDispatchMode):
         self.tracer = mode.tracer
 
     def moves(self, x: Any) -> bool:
-        """Whether a tensor depends on the graph's arguments."""
-        proxy: Any = proxy_tensor.get_proxy_slot(_innermost(x), self.tracer, None)
+        """Whether a tensor, or its tangent, depends on the graph's arguments."""
+        x = _innermost(x)
+        found = [x]
+        if torch._C._is_fwd_grad_enabled():
+            with temporarily_clear_interpreter_stack():  # or the levels inside would answer
+                found.append(forward_ad.unpack_dual(x, level=0).tangent)
+        return any(self._moves(x) for x in found if x is not None)
+
+    def _moves(self, x: torch.Tensor) -> bool:
+        proxy: Any = proxy_tensor.get_proxy_slot(x, self.tracer, None)
         return proxy is not None and _reaches_argument(proxy.proxy.node)
 
     def __torch_dispatch__(
