@@ -1,7 +1,8 @@
 """Ops from noisy functions that have no adjoint: estimates of the gradient along random directions.
 
 They take one more argument, an integer seed, so that they are functions: the same seed gives
-the same directions.  Give another one at each step of an optimisation.
+the same directions.  Give another one at each step of an optimisation.  An infinite or NaN input
+is not moved: its gradient is 0, as with `finite_difference`.
 """
 
 from __future__ import annotations

@@ -78,7 +78,8 @@ def from_jacobian(
     for a value and its gradient.
 
     The Jacobian J has the output's shape and then the input's: (n) for a scalar function of a
-    vector, a gradient; (m, n) for m residuals.  Then vjp(ct) = J^T ct and jvp(t) = J t.
+    vector, a gradient; (m, n) for m residuals.  Then vjp(ct) = J^T ct and jvp(t) = J t; what is
+    not used, a ct or t of 0, adds 0 where J is infinite, too.
 
     Args:
         f: one output; its keyword-only parameters become the op's static ones.
