@@ -209,10 +209,10 @@ class Op:
 def define(signature: Rule) -> Op: ...
 @overload
 def define(
-    signature: str, *, host: bool | Host = ..., hidden: int = ..., dtypes: Any = ...
+    signature: str, *, host: bool | Host | None = ..., hidden: int = ..., dtypes: Any = ...
 ) -> Callable[[Rule], Op]: ...
 def define(
-    signature: Any, *, host: bool | Host = False, hidden: int = 0, dtypes: Any = None
+    signature: Any, *, host: bool | Host | None = False, hidden: int = 0, dtypes: Any = None
 ) -> Any:
     """Turn ``forward(xp, *inputs, *, static...)`` into an `Op`.
 
@@ -252,7 +252,7 @@ def define(
             name=forward.__name__,
             names=names,
             statics=statics,
-            host=None if host is False else as_host(forward.__name__, host),
+            host=as_host(forward.__name__, host) if host not in (False, None) else None,
             hidden=hidden,
             dtypes=dtypes,
         )
