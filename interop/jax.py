@@ -204,6 +204,7 @@ _ARGUMENTS: Any = (jax.Array, np.ndarray, np.generic, numbers.Number)
 def _check(op: Op, name: str, x: Any) -> None:
     if not isinstance(x, _ARGUMENTS):
         hint = "; convert it with jnp.asarray" if hasattr(x, "__len__") else ""
+        hint = "; convert it with its todense()" if hasattr(x, "todense") else hint
         raise ArgumentError(
             f"{op.label}: {name} is a {type(x).__name__}; expected a jax.Array or a number{hint}"
         )

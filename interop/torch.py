@@ -42,6 +42,7 @@ from twingrad.interop.xp import torch as xp
 
 _FULL = frozenset((torch.float32, torch.float64))
 _EXAMPLES: dict[type, Any] = {torch.SymInt: 0, torch.SymFloat: 0.0, torch.SymBool: False}
+_STRIDED = torch.strided
 _NUMBERS = (numbers.Number, torch.SymInt, torch.SymFloat, torch.SymBool)
 
 
@@ -79,10 +80,16 @@ def bind(op: Op) -> Any:
     parameters: its `apply` takes tensors of one floating dtype and returns all outputs.
     """
     if "torch" not in op.bound:
+        if torch.compiler.is_dynamo_compiling():
+            torch._dynamo.graph_break(
+                msg=f"{op.label}: bind an op before a compiled function is called for the first "
+                "time, not in it"
+            )
         op.bound["torch"] = _make(op)
     return op.bound["torch"]
 
 
+@torch.compiler.disable  # type: ignore[untyped-decorator]
 def _make(op: Op) -> Any:
     count, visible, dtypes = len(op.names), op.visible, op.dtypes
 
@@ -104,7 +111,11 @@ def _make(op: Op) -> Any:
         else:
             target = default()
         if _ready(args):
-            target.kernel.plan(args)
+            try:
+                target.kernel.plan(args)
+            except RuntimeError:  # nested tensors have no shape
+                _device(op, args)
+                raise
             return apply(target, args), None
         args, back, autocast = _prepare(op, args)
         target.kernel.plan(args)
@@ -130,6 +141,8 @@ def _make(op: Op) -> Any:
 
     # Dynamo traces the function that it is given itself, allowed in the graph or not.
     def bound(*args: Any, **kwargs: Any) -> Any:
+        if kwargs and torch.compiler.is_dynamo_compiling() and not _fits(op.label, kwargs):
+            return _outside(evaluate, args, kwargs)
         return evaluate(*args, **kwargs)
 
     _own_code(bound, op)
@@ -142,6 +155,24 @@ def _make(op: Op) -> Any:
     if inspect.Parameter.empty not in op.statics.values():
         bound.__dict__["Function"] = default()
     return bound
+
+
+def _fits(label: str, kwargs: dict[str, Any]) -> bool:
+    """Whether Dynamo, which runs this, can put the static parameters into a graph."""
+    for name, value in kwargs.items():
+        if isinstance(value, set | frozenset) or callable(value):
+            torch._dynamo.graph_break(
+                msg=f"{label}: the static parameter {name!r} is a {type(value).__name__}, which "
+                "torch.compile cannot put into a graph. Compile without fullgraph=True, or make "
+                "the op in a function that takes this value, so that it is no parameter"
+            )
+            return False
+    return True
+
+
+@torch.compiler.disable  # type: ignore[untyped-decorator]
+def _outside(function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+    return function(*args, **kwargs)
 
 
 def _own_code(closure: Any, op: Op) -> None:
@@ -171,10 +202,12 @@ def _ready(args: tuple[Any, ...]) -> bool:
     if not isinstance(first, torch.Tensor):
         return False
     dtype, device = first.dtype, first.device
-    if dtype not in _FULL or autocast_on(device):
+    if dtype not in _FULL or first.layout is not _STRIDED or autocast_on(device):
         return False
     for x in args[1:]:
         if not isinstance(x, torch.Tensor) or x.dtype is not dtype or x.device != device:
+            return False
+        if x.layout is not _STRIDED:
             return False
     return True
 
@@ -217,6 +250,12 @@ def _device(op: Op, args: tuple[Any, ...]) -> torch.device:
     found: dict[torch.device, str] = {}
     for name, x in zip(op.names, args, strict=True):
         if isinstance(x, torch.Tensor):
+            if x.layout is not _STRIDED or x.is_quantized or x.is_nested:
+                what = "nested" if x.is_nested else "quantized" if x.is_quantized else x.layout
+                raise ArgumentError(
+                    f"{op.label}: {name} is a tensor of another kind, {what}; expected a dense "
+                    "one, as its to_dense(), to_padded_tensor() or dequantize() gives"
+                )
             if x.dim() or x.device.type != "cpu":
                 found.setdefault(x.device, name)
             if x.dtype.is_floating_point and not inexact(x):
