@@ -52,10 +52,11 @@ def _cells():
         soon = tuple(n for n in lengths if quick and n > 1 and (side == "torch" or n == 1000))
         later = tuple(n for n in lengths if n not in soon)
         marks = [pytest.mark.compile] if mode in ("inductor", "aot_eager") else []
-        if soon:
-            yield pytest.param(side, mode, what, name, soon, marks=marks)
-        if later:
-            yield pytest.param(side, mode, what, name, later, marks=[*marks, pytest.mark.slow])
+        for sizes, extra in ((soon, []), (later, [pytest.mark.slow])):
+            label = "-".join([side, mode, what, name, "+".join(map(str, sizes))])
+            if sizes:
+                cell = side, mode, what, name, sizes
+                yield pytest.param(*cell, marks=[*marks, *extra], id=label)
 
 
 def run_everything(side_name, mode, what, name, dtype, lengths, note=lambda *_: None):
