@@ -8,6 +8,8 @@ again in the last few entries of a vector.
 
 import numpy as np
 
+from tests.test_ops_nan import points
+
 
 def hard_inputs(row, dtype):
     """The hard inputs of the row, in front."""
@@ -90,6 +92,19 @@ def _core(row):
 def _first_parts(outs, count, seeds):
     value, *grads = (y.reshape(seeds, count, -1) for y in outs)
     return {"value": value[0], "reverse": np.concatenate(grads, -1).swapaxes(0, 1)}
+
+
+def check_nan(side, row, run, dtype):
+    """Value and gradient are NaN where an input is, and outside the domain, in one call."""
+    x = points(row, dtype)
+    if row.name == "truncated_mixture_log_weights":  # what belongs to a weight alone is known
+        x = x[~np.isnan(x).any(-1)]
+    ends = np.cumsum([int(np.prod(core)) for core in row.cores])[:-1]
+    parts = zip(np.split(x, ends, axis=1), row.cores, strict=True)
+    inputs = [part.reshape(len(x), *core) for part, core in parts]
+    ct = np.ones((len(x), *_core(row)), dtype)
+    for y in run(*map(side.array, [ct, *inputs])):
+        assert np.isnan(side.numpy(y)).all()
 
 
 def hessian(side, row, run, dtype, length):

@@ -71,6 +71,8 @@ def run_everything(side_name, mode, what, name, dtype, lengths, note=lambda *_: 
     for length in lengths:
         for found in measure(side, row, run, dtype, length):
             check(row, dtype, found, note)
+    if what != "second":
+        accuracy_modes.check_nan(side, row, run, dtype)
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
