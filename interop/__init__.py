@@ -22,6 +22,7 @@ from twingrad.interop.errors import (
 )
 from twingrad.interop.estimators import gaussian_smoothing, spsa
 from twingrad.interop.external import from_jacobian, from_numpy
+from twingrad.interop.linear import from_linear
 from twingrad.interop.missing import unknown
 from twingrad.interop.op import Op, define
 from twingrad.interop.samples import Host
@@ -46,6 +47,7 @@ __all__ = [
     "define",
     "finite_difference",
     "from_jacobian",
+    "from_linear",
     "from_numpy",
     "gaussian_smoothing",
     "spsa",

@@ -9,6 +9,7 @@ import itertools
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from twingrad.interop.adjoint import adjoint_of, only_linear, substituted
 from twingrad.interop.errors import SignatureError
 from twingrad.interop.framework import inexact
 from twingrad.interop.missing import check_known, unknown
@@ -76,9 +77,15 @@ def hosted(op: Op, kind: str, rule: Rule) -> Rule:
     )
     derived.__module__, op.parts[kind] = op.__module__, derived
 
+    adjoint = adjoint_of(op, rule) if kind == "vjp" and op.linear else None
+
     def traced(xp: Any, seeds: Any, out: Any, *given: Any, **static: Any) -> Any:
         outs = as_tuple(out)
         arrays = filled(xp, seeds, outs if kind == "vjp" else given)
+        if adjoint is not None and only_linear(op, given, static.get("_wanted")):
+            static.pop("_wanted", None)
+            found = as_tuple(adjoint(xp, *arrays, *given, **static))
+            return substituted(op, (None,) * len(given), found)
         return derived(xp, *arrays, *outs, *given, **static)
 
     return SaysWanted(traced) if kind == "vjp" else traced

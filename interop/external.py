@@ -14,11 +14,9 @@ from twingrad.interop.errors import ArgumentError, SignatureError
 from twingrad.interop.op import Op
 from twingrad.interop.pickling import remembered
 from twingrad.interop.samples import Host, PlainFunction, as_host
-from twingrad.interop.signature import Signature, as_tuple
+from twingrad.interop.signature import POSITIONAL, Signature, as_tuple
 
 Function = Callable[..., Any]
-
-_POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 
 
 @remembered
@@ -51,11 +49,10 @@ def from_numpy(
         SignatureError: the notation is wrong, or a function does not take what it promises.
         ArgumentError: something that is called is no function.
     """
-    op = _make_op(f, Signature.parse(signature), host, name, dtypes)
+    op = make_op(f, Signature.parse(signature), host, name, dtypes)
     for kind, rule in (("vjp", vjp), ("jvp", jvp)):
         if rule is not None:
-            _check_callable(op, kind, rule)
-            _check_count(op, kind, rule, 1 + len(op.names))
+            check_count(op, kind, rule, 1 + len(op.names))
             getattr(op, f"def_{kind}")(PlainFunction(rule, rule=True))
     return op
 
@@ -106,10 +103,10 @@ def from_jacobian(
     if jac is True:
         one_by_one = isinstance(host, Host) and host.vectorize
         both = _Together(f, 4096 if one_by_one else 4)
-        op = _make_op(both.value, parsed, host, name or _name(f), dtypes, like=f)
+        op = make_op(both.value, parsed, host, name or _name(f), dtypes, like=f)
         jac = both.slope
     else:
-        op = _make_op(f, parsed, host, name, dtypes)
+        op = make_op(f, parsed, host, name, dtypes)
     if not callable(jac):
         raise ArgumentError(f"{op.label}: jac is a {type(jac).__name__}; expected a function")
     (out,) = parsed.outputs
@@ -117,12 +114,12 @@ def from_jacobian(
     # J of a real result for complex inputs is complex, as gradients are; J t is its real part
     kinds = "complex" if str(op.dtypes[0]).startswith("complex") else None
     like = f if together else None
-    jacobian = _make_op(jac, slopes, host, f"{op.name}.jac", kinds, like)
+    jacobian = make_op(jac, slopes, host, f"{op.name}.jac", kinds, like)
     if hess is not None:
         _check_callable(op, "hess", hess)
         (core,) = parsed.inputs
         second = Signature(parsed.inputs, (out + core + core,))
-        _contract(jacobian, _make_op(hess, second, host, f"{op.name}.hess", kinds))
+        _contract(jacobian, make_op(hess, second, host, f"{op.name}.hess", kinds))
     _contract(op, jacobian)
     return op
 
@@ -200,7 +197,7 @@ def _with_axes(x: Any, count: int, before: int) -> Any:
     return x[(slice(None),) * split + (None,) * count + (...,)]
 
 
-def _make_op(
+def make_op(
     f: Function,
     signature: Signature,
     host: Host | bool,
@@ -208,6 +205,7 @@ def _make_op(
     dtypes: Any = None,
     like: Any = None,
 ) -> Op:
+    """An op of that function, without rules."""
     if not callable(f):
         raise ArgumentError(
             f"from_numpy {signature}: f is a {type(f).__name__}; expected a function"
@@ -225,7 +223,7 @@ def _make_op(
     made.__doc__ = inspect.getdoc(like or f)
     made.__module__ = getattr(like or f, "__module__", None) or __name__
     if like is None:
-        _check_count(made, "function", f, len(names))
+        check_count(made, "function", f, len(names))
     return made
 
 
@@ -240,13 +238,15 @@ def _parameters(f: Function, count: int) -> tuple[tuple[str, ...], dict[str, Any
         parameters = inspect.signature(f).parameters.values()
     except (TypeError, ValueError):  # built in: nothing is known
         return numbered, {}
-    names = tuple(p.name for p in parameters if p.kind in _POSITIONAL)[:count]
+    names = tuple(p.name for p in parameters if p.kind in POSITIONAL)[:count]
     statics = {p.name: p.default for p in parameters if p.kind is p.KEYWORD_ONLY}
     plain = isinstance(f, np.ufunc) or len(names) != count
     return (numbered, {}) if plain else (names, statics)
 
 
-def _check_count(op: Op, what: str, f: Function, count: int) -> None:
+def check_count(op: Op, what: str, f: Function, count: int) -> None:
+    """Raise `SignatureError` where a function does not take that many arguments."""
+    _check_callable(op, what, f)
     try:
         inspect.signature(f).bind(*range(count), **op.statics)
     except TypeError as error:

@@ -106,3 +106,11 @@ def cast_like(fw: Framework, g: Array, x: Array) -> Array:
     if kind(x.dtype)[0] == "real" and kind(g.dtype)[0] == "complex":
         g = fw.xp.real(g)
     return g if g.dtype == x.dtype else fw.xp.astype(g, x.dtype)
+
+
+def scatter(where: Sequence[int], values: Sequence[Any], length: int) -> Arrays:
+    """A tuple with the values at the given places and None elsewhere."""
+    found: list[Any] = [None] * length
+    for i, value in zip(where, values, strict=True):
+        found[i] = value
+    return tuple(found)

@@ -27,6 +27,7 @@ import numpy as np
 from twingrad.interop.binding import describe, number_dtype, split_call
 from twingrad.interop.errors import ArgumentError
 from twingrad.interop.framework import DTYPES, Arrays, inexact, kind
+from twingrad.interop.jax_evaluate import evaluate
 from twingrad.interop.jax_host import call_host
 from twingrad.interop.jax_linear import apply_linear, as_arrays, as_seed, sum_to, vary_as
 from twingrad.interop.op import Op
@@ -129,7 +130,7 @@ def _differentiable(kernel: Kernel) -> Any:
 
     @jax.custom_jvp
     def function(*inputs: Any) -> Arrays:
-        return kernel.evaluate(JAX, as_arrays(inputs))
+        return evaluate(kernel, JAX, as_arrays(inputs))
 
     @functools.partial(function.defjvp, symbolic_zeros=True)
     def rule(primals: Arrays, tangents: Arrays) -> tuple[Arrays, Arrays]:

@@ -11,6 +11,7 @@ so in words that name neither the op nor a way out; here an error of ours comes 
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import jax
@@ -18,10 +19,11 @@ import jax.numpy as jnp
 import numpy as np
 from jax.core import ShapedArray
 from jax.extend.core import Primitive
-from jax.interpreters import batching, mlir
+from jax.interpreters import ad, batching, mlir
 
 from twingrad.interop.errors import ExportError
 from twingrad.interop.framework import Arrays
+from twingrad.interop.jax_evaluate import not_linear
 from twingrad.interop.jax_held import hold, kernel_of
 from twingrad.interop.jax_linear import vary_alike, vary_as
 from twingrad.interop.numpy import call_host as call_numpy
@@ -92,9 +94,16 @@ def _lower(ctx: Any, *args: Any, held: Any, results: Any) -> Any:
     return lower(ctx, *args)
 
 
+def _transpose(cts: Any, *args: Any, held: Any, results: Any) -> Any:
+    """Opaque: JAX cannot see that it is linear, where the op does not say so."""
+    op, missing = kernel_of(held).op, map(ad.is_undefined_primal, args)
+    raise not_linear(op, next(itertools.compress(op.names, missing)))
+
+
 host_p.def_impl(_evaluate)
 host_p.def_abstract_eval(
     lambda *_, results, **__: [ShapedArray(shape, np.dtype(dtype)) for shape, dtype in results]
 )
+ad.primitive_transposes[host_p] = _transpose
 batching.primitive_batchers[host_p] = _batch
 mlir.register_lowering(host_p, _lower, cacheable=False)

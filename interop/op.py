@@ -12,17 +12,16 @@ import inspect
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, overload
 
+from twingrad.interop.adjoint import places
 from twingrad.interop.derived import by_rows, delegate, hosted
 from twingrad.interop.errors import ArgumentError, MissingRuleError, SignatureError
 from twingrad.interop.pickling import reduced
 from twingrad.interop.promises import declare
 from twingrad.interop.samples import Host, as_host, on_batches
-from twingrad.interop.signature import Signature
+from twingrad.interop.signature import POSITIONAL, Signature, check_arity
 from twingrad.interop.static import Static
 
 Rule = Callable[..., Any]
-
-_POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 
 
 class Op:
@@ -38,6 +37,7 @@ class Op:
             otherwise None.
         hidden: how many of the last outputs only the rules see.
         dtypes: what each output's dtype is, see `define`.
+        linear: the names of the arguments that it is linear in.
         names: the argument names, in order.
         statics: the keyword-only parameters and their defaults.
         written: the function and the rules as the user wrote them.
@@ -55,6 +55,7 @@ class Op:
         host: Host | None = None,
         hidden: int = 0,
         dtypes: Any = None,
+        linear: str | Sequence[str] = (),
     ) -> None:
         self.signature = signature
         self.name, self.names, self.statics = name, names, statics
@@ -72,6 +73,7 @@ class Op:
         self.visible = len(signature.outputs) - hidden
         shown = Signature(signature.inputs, signature.outputs[: self.visible])
         self.label = f"{name} {shown}"
+        self.declare_linear(linear)
         self.dtypes = declare(self.label, dtypes, len(signature.outputs))
         self.__name__ = self.__qualname__ = name
         self.__doc__ = inspect.getdoc(forward)
@@ -158,7 +160,7 @@ class Op:
             setattr(self, kind, delegate(self, kind, rule))
             self.changes[kind] = ("_set", kind, rule, host, unknown)
             return rule
-        _check_arity(self, rule, 3, f"its {kind}")
+        check_arity(self.signature, self.label, rule, 3, f"its {kind}")
         on_host = bool(self.host) if host is None else host
         self.written[kind] = rule
         setattr(self, kind, hosted(self, kind, on_batches(self, kind)) if on_host else rule)
@@ -179,6 +181,10 @@ class Op:
             raise MissingRuleError(f"{self.label}: define its vjp before its jvp by rows")
         self.def_jvp(by_rows(self), host=False)
         self.changes["jvp"] = ("def_jvp_by_rows",)
+
+    def declare_linear(self, names: str | Sequence[str]) -> None:
+        """Say that the op is linear in these arguments together; see `define`."""
+        self.linear = places(self, names)
 
     def static(self, given: dict[str, Any]) -> Static:
         """The static parameters with their defaults, as a key; see `Static.of`."""
@@ -209,10 +215,20 @@ class Op:
 def define(signature: Rule) -> Op: ...
 @overload
 def define(
-    signature: str, *, host: bool | Host | None = ..., hidden: int = ..., dtypes: Any = ...
+    signature: str,
+    *,
+    host: bool | Host | None = ...,
+    hidden: int = ...,
+    dtypes: Any = ...,
+    linear: str | Sequence[str] = ...,
 ) -> Callable[[Rule], Op]: ...
 def define(
-    signature: Any, *, host: bool | Host | None = False, hidden: int = 0, dtypes: Any = None
+    signature: Any,
+    *,
+    host: bool | Host | None = False,
+    hidden: int = 0,
+    dtypes: Any = None,
+    linear: str | Sequence[str] = (),
 ) -> Any:
     """Turn ``forward(xp, *inputs, *, static...)`` into an `Op`.
 
@@ -228,6 +244,11 @@ def define(
             complex where an input is complex, otherwise the kind that the function returns.
             A result that does not fit raises RuleError: complex for real, a float for an
             integer, an integer that the promised dtype cannot hold.
+        linear: arguments that the function is linear in, all of them together: f(p; a x + b y)
+            = a f(p; x) + b f(p; y).  Then the vjp is its adjoint there (the plain transpose,
+            which looks at neither `out` nor these arguments), forward mode calls the function
+            itself, second derivatives in these arguments are zero, and JAX can transpose it.
+            Where it is not true derivatives are wrong: see `twingrad.interop.check`.
 
     Raises:
         SignatureError: the notation is wrong, or the function has another number of
@@ -244,7 +265,7 @@ def define(
 
     def make(forward: Rule) -> Op:
         parameters = inspect.signature(forward).parameters.values()
-        names = tuple(p.name for p in parameters if p.kind in _POSITIONAL)[1:]
+        names = tuple(p.name for p in parameters if p.kind in POSITIONAL)[1:]
         statics = {p.name: p.default for p in parameters if p.kind is p.KEYWORD_ONLY}
         op = Op(
             forward,
@@ -255,8 +276,9 @@ def define(
             host=as_host(forward.__name__, host) if host not in (False, None) else None,
             hidden=hidden,
             dtypes=dtypes,
+            linear=linear,
         )
-        _check_arity(op, forward, 1, "its function")
+        check_arity(op.signature, op.label, forward, 1, "its function")
         return op
 
     return make
@@ -268,17 +290,3 @@ def _binder(name: str) -> Any:
     if framework is None:
         raise ArgumentError(f"no binder knows the namespace {name!r}; found it as a rule's xp")
     return importlib.import_module(f"twingrad.interop.{framework}")
-
-
-def _check_arity(op: Op, function: Rule, before: int, what: str) -> None:
-    """`function` must take `before` parameters and then one per input."""
-    parameters = inspect.signature(function).parameters.values()
-    if any(p.kind is p.VAR_POSITIONAL for p in parameters) and before == 3:
-        return
-    count = sum(p.kind in _POSITIONAL for p in parameters)
-    if count != before + len(op.signature.inputs):
-        first = "xp" if before == 1 else "xp, its ct or tangents, out"
-        raise SignatureError(
-            f"{op.label}: {what} takes {count} positional parameters; expected {first} "
-            f"and {len(op.signature.inputs)} inputs"
-        )

@@ -11,6 +11,7 @@ import itertools
 from collections.abc import Sequence
 from typing import Any
 
+from twingrad.interop.adjoint import push_linear
 from twingrad.interop.derived import SaysWanted
 from twingrad.interop.errors import RuleError, ShapeError
 from twingrad.interop.framework import (
@@ -21,6 +22,7 @@ from twingrad.interop.framework import (
     cast_like,
     inexact,
     precision,
+    scatter,
 )
 from twingrad.interop.hidden import refuse_hidden
 from twingrad.interop.missing import no_formula, no_rule, unknown
@@ -130,9 +132,9 @@ class Kernel:
             RuleError: the rule returned another number of tangents, or another shape.
         """
         op, n_in = self.op, len(inputs)
+        if op.jvp is None and op.linear:
+            return self._push_linear(fw, tangents, outs, inputs)
         if op.jvp is None:
-            if op.vjp is None or op.vjp_on_host:
-                raise no_rule(op, "jvp", "forward mode")
             return self._push_by_transpose(fw, tangents, outs, inputs)
         live = tuple([t is not None for t in tangents])
         for name in op.jvp_unknown:
@@ -165,7 +167,9 @@ class Kernel:
 
     def _told(self, rule: Rule, live: tuple[bool, ...], inputs: Arrays) -> tuple[bool, ...] | None:
         """Which derivatives are wanted, for a rule that asks and where not all are."""
-        if not isinstance(rule, SaysWanted) or all(map(_same, live, inputs)):
+        if not isinstance(rule, SaysWanted) or all(
+            a == inexact(x) for a, x in zip(live, inputs, strict=True)
+        ):
             return None
         return live
 
@@ -190,32 +194,58 @@ class Kernel:
         kept = [i for i, y in enumerate(outs) if inexact(y)]
 
         def linear(*dots: Array) -> Arrays:
-            found = self.push(fw, _scatter(live, dots, len(inputs)), outs, inputs)
+            found = self.push(fw, scatter(live, dots, len(inputs)), outs, inputs)
             return tuple(found[i] for i in kept)
 
         seeds = tuple(fw.xp.zeros_like(outs[i]) if cts[i] is None else cts[i] for i in kept)
         like = tuple((targets[i], inputs[i]) for i in live)
-        return list(_scatter(live, fw.transpose(linear, like, seeds), len(inputs)))
+        return list(scatter(live, fw.transpose(linear, like, seeds), len(inputs)))
 
     def _push_by_transpose(
         self, fw: Framework, tangents: Arrays, outs: Arrays, inputs: Arrays
     ) -> Arrays:
+        if self.op.vjp is None or self.op.vjp_on_host:
+            raise no_rule(self.op, "jvp", "forward mode")
         live = [i for i, t in enumerate(tangents) if t is not None]
         kept = [i for i, y in enumerate(outs) if inexact(y)]
         alive = tuple(t is not None for t in tangents)
         moving = [tangents[i].shape for i in live]
         plan = self._tangent_plan(inputs, outs, alive, moving)
-        targets = _scatter(live, moving, len(inputs))
+        targets = scatter(live, moving, len(inputs))
 
         def linear(*seeds: Array) -> Arrays:
-            found = self.pull(fw, _scatter(kept, seeds, len(outs)), outs, inputs, targets)
+            found = self.pull(fw, scatter(kept, seeds, len(outs)), outs, inputs, targets)
             return tuple(
                 fw.xp.zeros_like(tangents[i]) if found[i] is None else found[i] for i in live
             )
 
         seeds = tuple(tangents[i] for i in live)
         like = tuple((plan.outputs[i], outs[i]) for i in kept)
-        return _scatter(kept, fw.transpose(linear, like, seeds), len(outs))
+        return scatter(kept, fw.transpose(linear, like, seeds), len(outs))
+
+    def _push_linear(self, fw: Framework, tangents: Arrays, outs: Arrays, inputs: Arrays) -> Arrays:
+        op = self.op
+        rest: list[Any] = [
+            None if name in op.linear else dot for name, dot in zip(op.names, tangents, strict=True)
+        ]
+        parts = []
+        if any(dot is not other for dot, other in zip(tangents, rest, strict=True)):
+            found = push_linear(op, fw.xp, tangents, inputs, self.keywords)
+            moving = [t.shape for t in tangents if t is not None]
+            plan = self._tangent_plan(
+                inputs, outs, tuple([t is not None for t in tangents]), moving
+            )
+            parts.append(
+                [
+                    self._tangent_of(fw, i, dot, outs[i], plan.outputs[i])
+                    for i, dot in enumerate(found)
+                ]
+            )
+        if any(dot is not None for dot in rest):
+            parts.append(list(self._push_by_transpose(fw, tuple(rest), outs, inputs)))
+        if len(parts) == 1:
+            return tuple(parts[0])
+        return tuple(None if a is None else a + b for a, b in zip(*parts, strict=True))
 
     def _output(self, fw: Framework, i: int, y: Array, shape: Shape, bits: int) -> Array:
         if tuple(y.shape) != shape:
@@ -278,15 +308,3 @@ class Kernel:
             raise RuleError(
                 f"{self.op.label}: {what} returned {len(found)} values; expected {expected}"
             )
-
-
-def _same(alive: bool, x: Array) -> bool:
-    return alive == inexact(x)
-
-
-def _scatter(where: Sequence[int], values: Sequence[Any], length: int) -> Arrays:
-    """A tuple with the values at the given places and None elsewhere."""
-    found: list[Any] = [None] * length
-    for i, value in zip(where, values, strict=True):
-        found[i] = value
-    return tuple(found)

@@ -11,8 +11,9 @@ is kept, so that a second call with the same shapes costs one look-up.
 from __future__ import annotations
 
 import functools
+import inspect
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +21,8 @@ from twingrad.interop.errors import ShapeError, SignatureError
 
 Shape = tuple[int, ...]
 Core = tuple[str | int, ...]
+
+POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 
 _DIM = r"(?:[A-Za-z_]\w*|\d+)"
 _CORE = rf"\(\s*(?:{_DIM}\s*(?:,\s*{_DIM}\s*)*)?\)"
@@ -127,6 +130,26 @@ class Signature:
 def as_tuple(value: Any) -> tuple[Any, ...]:
     """What a function or rule returned, as a tuple: several outputs, or the only one."""
     return tuple(value) if isinstance(value, tuple | list) else (value,)
+
+
+def check_arity(
+    signature: Signature, label: str, function: Callable[..., Any], before: int, what: str
+) -> None:
+    """`function` must take `before` parameters and then one per input.
+
+    Raises:
+        SignatureError: it takes another number.
+    """
+    parameters = inspect.signature(function).parameters.values()
+    if any(p.kind is p.VAR_POSITIONAL for p in parameters) and before == 3:
+        return
+    count = sum(p.kind in POSITIONAL for p in parameters)
+    if count != before + len(signature.inputs):
+        first = "xp" if before == 1 else "xp, its ct or tangents, out"
+        raise SignatureError(
+            f"{label}: {what} takes {count} positional parameters; expected {first} "
+            f"and {len(signature.inputs)} inputs"
+        )
 
 
 def _cores(side: str) -> tuple[Core, ...]:

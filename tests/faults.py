@@ -32,7 +32,8 @@ class Fault:
 
 def copy(op: Op, forward=None, vjp=None, jvp=None) -> Op:
     """The same op with another function or other rules; None keeps what is there."""
-    made = define(str(op.signature), host=op.host, hidden=op.hidden, dtypes=op.dtypes)(
+    options = {"dtypes": op.dtypes, "linear": op.linear}
+    made = define(str(op.signature), host=op.host, hidden=op.hidden, **options)(
         forward or op.written["function"]
     )
     for kind, rule in (("vjp", vjp or op.vjp), ("jvp", jvp or op.jvp)):

@@ -148,6 +148,7 @@ def scaled(op: Op, factor: float) -> Op:
         host=op.host,
         hidden=op.hidden,
         dtypes=op.dtypes,
+        linear=op.linear,
     )
     copy.vjp, copy.jvp = (rule and times(rule) for rule in (op.vjp, op.jvp))
     return copy

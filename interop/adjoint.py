@@ -1,0 +1,96 @@
+"""Ops that are declared linear: the adjoint as an op of its own, and forward mode from the op.
+
+With f(p; x) linear in x, f(p; x)' = f(p; x') for a tangent x', and the adjoint x_bar = f^T(p; ct)
+is linear in ct: its own adjoint is f again.  So derivatives of every order follow from the two.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from twingrad.interop.errors import SignatureError
+from twingrad.interop.framework import inexact
+from twingrad.interop.missing import unknown
+from twingrad.interop.promises import Like
+from twingrad.interop.samples import Host
+from twingrad.interop.signature import Signature, as_tuple
+
+if TYPE_CHECKING:
+    from twingrad.interop.op import Op
+
+Rule = Callable[..., Any]
+
+
+def places(op: Op, given: Any) -> tuple[str, ...]:
+    """The names of the linear arguments, checked.
+
+    Raises:
+        SignatureError: a name that is no argument.
+    """
+    names = (given,) if isinstance(given, str) else tuple(given)
+    for name in names:
+        if name not in op.names:
+            raise SignatureError(f"{op.label}: linear has {name!r}, which is no argument")
+    return names
+
+
+def substituted(op: Op, inputs: tuple[Any, ...], values: Any) -> tuple[Any, ...]:
+    """The inputs with these values, in order, in place of the linear ones."""
+    following = iter(values)
+    pairs = zip(op.names, inputs, strict=True)
+    return tuple(next(following) if name in op.linear else x for name, x in pairs)
+
+
+def push_linear(
+    op: Op, xp: Any, tangents: tuple[Any, ...], inputs: tuple[Any, ...], keywords: dict[str, Any]
+) -> tuple[Any, ...]:
+    """The part of the tangents of the outputs that comes from the linear arguments."""
+    pairs = zip(op.names, tangents, inputs, strict=True)
+    dots = [xp.zeros_like(x) if dot is None else dot for name, dot, x in pairs if name in op.linear]
+    return as_tuple(op(xp, *substituted(op, inputs, dots), **keywords))
+
+
+def adjoint_of(op: Op, rule: Rule) -> Op:
+    """The adjoint of a host op as an op ``(*ct, *inputs) -> gradients of the linear inputs``.
+
+    The linear inputs are there for their shapes.
+    """
+    outputs, inputs = op.signature.outputs, op.signature.inputs
+    count = len(outputs)
+    where = [i for i, name in enumerate(op.names) if name in op.linear]
+
+    def forward(xp: Any, *arrays: Any, **static: Any) -> Any:
+        cts, given = arrays[:count], arrays[count:]
+        outs = tuple(map(xp.zeros_like, cts))
+        pair = (cts[0], outs[0]) if count == 1 else (cts, outs)
+        found = as_tuple(rule(xp, *pair, *given, **static))
+        if len(found) != len(given):
+            return found
+        return tuple(xp.zeros_like(given[i]) if found[i] is None else found[i] for i in where)
+
+    adjoint = type(op)(
+        forward,
+        Signature((*outputs, *inputs), tuple(inputs[i] for i in where)),
+        name=f"{op.name}.adjoint",
+        names=(*(f"ct_{i}" for i in range(count)), *op.names),
+        statics=op.statics,
+        host=Host(finite=bool(op.host and op.host.finite)),
+        dtypes=tuple(Like(count + i) for i in where),
+        linear=tuple(f"ct_{i}" for i in range(count)),
+    )
+
+    def back(xp: Any, ct: Any, out: Any, *arrays: Any, **static: Any) -> Any:
+        given = arrays[count:]
+        ct_bars = as_tuple(op(xp, *substituted(op, given, as_tuple(ct)), **static))
+        rest = (None if name in op.linear else unknown for name in op.names)
+        return (*ct_bars, *rest)
+
+    adjoint.def_vjp(back, host=False)
+    return adjoint
+
+
+def only_linear(op: Op, inputs: tuple[Any, ...], wanted: Any) -> bool:
+    """Whether no derivatives but those in the linear arguments are wanted; None: all are."""
+    live = [inexact(x) for x in inputs] if wanted is None else wanted
+    return all(name in op.linear for name, alive in zip(op.names, live, strict=True) if alive)
