@@ -17,7 +17,9 @@ from twingrad.interop.samples import Host
 from twingrad.interop.signature import Signature, as_tuple
 
 if TYPE_CHECKING:
+    from twingrad.interop.framework import Arrays, Framework
     from twingrad.interop.op import Op
+    from twingrad.interop.rules import Kernel
 
 Rule = Callable[..., Any]
 
@@ -43,12 +45,27 @@ def substituted(op: Op, inputs: tuple[Any, ...], values: Any) -> tuple[Any, ...]
 
 
 def push_linear(
-    op: Op, xp: Any, tangents: tuple[Any, ...], inputs: tuple[Any, ...], keywords: dict[str, Any]
-) -> tuple[Any, ...]:
-    """The part of the tangents of the outputs that comes from the linear arguments."""
-    pairs = zip(op.names, tangents, inputs, strict=True)
-    dots = [xp.zeros_like(x) if dot is None else dot for name, dot, x in pairs if name in op.linear]
-    return as_tuple(op(xp, *substituted(op, inputs, dots), **keywords))
+    kernel: Kernel, fw: Framework, tangents: Arrays, outs: Arrays, inputs: Arrays
+) -> Arrays:
+    """The tangents of the outputs: the op itself on those of its linear arguments, and the rest."""
+    op, xp = kernel.op, fw.xp
+    named = list(zip(op.names, tangents, inputs, strict=True))
+    rest = tuple(None if name in op.linear else dot for name, dot, _ in named)
+    parts = []
+    if any(dot is not None and name in op.linear for name, dot, _ in named):
+        dots = [
+            xp.zeros_like(x) if dot is None else dot for name, dot, x in named if name in op.linear
+        ]
+        found = as_tuple(op(xp, *substituted(op, inputs, dots), **kernel.keywords))
+        moving = [t.shape for t in tangents if t is not None]
+        plan = kernel.tangent_plan(inputs, outs, tuple(t is not None for t in tangents), moving)
+        triples = zip(found, outs, plan.outputs, strict=True)
+        parts = [[kernel.tangent_of(fw, i, *triple) for i, triple in enumerate(triples)]]
+    if any(dot is not None for dot in rest):
+        parts.append(list(kernel.push_by_transpose(fw, rest, outs, inputs)))
+    if len(parts) == 1:
+        return tuple(parts[0])
+    return tuple(None if a is None else a + b for a, b in zip(*parts, strict=True))
 
 
 def adjoint_of(op: Op, rule: Rule) -> Op:

@@ -94,7 +94,7 @@ class Kernel:
         n_in, n_out = len(inputs), len(outs)
         live = tuple([t is not None for t in targets])
         moving = [t for t in targets if t is not None]
-        plan = self._tangent_plan(inputs, outs, live, moving)
+        plan = self.tangent_plan(inputs, outs, live, moving)
         aligned = align(fw, (*inputs, *outs), plan)
         inputs_, outs_ = aligned[:n_in], aligned[n_in:]
         seeds = [
@@ -133,15 +133,15 @@ class Kernel:
         """
         op, n_in = self.op, len(inputs)
         if op.jvp is None and op.linear:
-            return self._push_linear(fw, tangents, outs, inputs)
+            return push_linear(self, fw, tangents, outs, inputs)
         if op.jvp is None:
-            return self._push_by_transpose(fw, tangents, outs, inputs)
+            return self.push_by_transpose(fw, tangents, outs, inputs)
         live = tuple([t is not None for t in tangents])
         for name in op.jvp_unknown:
             if live[op.names.index(name)]:
                 raise no_formula(op, "jvp", name)
         moving = [t for t in tangents if t is not None]
-        plan = self._tangent_plan(inputs, outs, live, [t.shape for t in moving])
+        plan = self.tangent_plan(inputs, outs, live, [t.shape for t in moving])
         aligned = align(fw, (*inputs, *outs, *moving), plan)
         inputs_, outs_ = aligned[:n_in], aligned[n_in : n_in + len(outs)]
         given = iter(aligned[n_in + len(outs) :])
@@ -156,7 +156,7 @@ class Kernel:
         found = as_tuple(self._call(fw, "its jvp", op.jvp, aligned, args, told))
         self._count(found, len(outs), "its jvp")
         return tuple(
-            [self._tangent_of(fw, i, dot, outs[i], plan.outputs[i]) for i, dot in enumerate(found)]
+            [self.tangent_of(fw, i, dot, outs[i], plan.outputs[i]) for i, dot in enumerate(found)]
         )
 
     def _call(
@@ -181,9 +181,10 @@ class Kernel:
             self._signatures[live] = Signature.of(ins + outs + moving, outs)
         return self._signatures[live]
 
-    def _tangent_plan(
+    def tangent_plan(
         self, inputs: Arrays, outs: Arrays, live: tuple[bool, ...], moving: Sequence[Shape]
     ) -> Plan:
+        """The plan of the jvp rule, for tangents of these shapes."""
         shapes = (*[x.shape for x in inputs], *[y.shape for y in outs], *moving)
         return self.tangent_signature(live).plan(shapes)
 
@@ -201,16 +202,17 @@ class Kernel:
         like = tuple((targets[i], inputs[i]) for i in live)
         return list(scatter(live, fw.transpose(linear, like, seeds), len(inputs)))
 
-    def _push_by_transpose(
+    def push_by_transpose(
         self, fw: Framework, tangents: Arrays, outs: Arrays, inputs: Arrays
     ) -> Arrays:
+        """What `push` returns, from the vjp."""
         if self.op.vjp is None or self.op.vjp_on_host:
             raise no_rule(self.op, "jvp", "forward mode")
         live = [i for i, t in enumerate(tangents) if t is not None]
         kept = [i for i, y in enumerate(outs) if inexact(y)]
         alive = tuple(t is not None for t in tangents)
         moving = [tangents[i].shape for i in live]
-        plan = self._tangent_plan(inputs, outs, alive, moving)
+        plan = self.tangent_plan(inputs, outs, alive, moving)
         targets = scatter(live, moving, len(inputs))
 
         def linear(*seeds: Array) -> Arrays:
@@ -222,30 +224,6 @@ class Kernel:
         seeds = tuple(tangents[i] for i in live)
         like = tuple((plan.outputs[i], outs[i]) for i in kept)
         return scatter(kept, fw.transpose(linear, like, seeds), len(outs))
-
-    def _push_linear(self, fw: Framework, tangents: Arrays, outs: Arrays, inputs: Arrays) -> Arrays:
-        op = self.op
-        rest: list[Any] = [
-            None if name in op.linear else dot for name, dot in zip(op.names, tangents, strict=True)
-        ]
-        parts = []
-        if any(dot is not other for dot, other in zip(tangents, rest, strict=True)):
-            found = push_linear(op, fw.xp, tangents, inputs, self.keywords)
-            moving = [t.shape for t in tangents if t is not None]
-            plan = self._tangent_plan(
-                inputs, outs, tuple([t is not None for t in tangents]), moving
-            )
-            parts.append(
-                [
-                    self._tangent_of(fw, i, dot, outs[i], plan.outputs[i])
-                    for i, dot in enumerate(found)
-                ]
-            )
-        if any(dot is not None for dot in rest):
-            parts.append(list(self._push_by_transpose(fw, tuple(rest), outs, inputs)))
-        if len(parts) == 1:
-            return tuple(parts[0])
-        return tuple(None if a is None else a + b for a, b in zip(*parts, strict=True))
 
     def _output(self, fw: Framework, i: int, y: Array, shape: Shape, bits: int) -> Array:
         if tuple(y.shape) != shape:
@@ -272,7 +250,8 @@ class Kernel:
                 g = fw.xp.reshape(g, tuple(target))
         return g if g.dtype == x.dtype else cast_like(fw, g, x)
 
-    def _tangent_of(self, fw: Framework, i: int, dot: Array, y: Array, shape: Shape) -> Array:
+    def tangent_of(self, fw: Framework, i: int, dot: Array, y: Array, shape: Shape) -> Array:
+        """Check a tangent that a rule returned, and cast it; None where the output has none."""
         if not inexact(y):
             return None
         if dot is None:
