@@ -29,6 +29,7 @@ LINES = {
     "first derivative": "backward, grad, vjp, jacrev",
     "forward mode": "jvp, jacfwd, linearize; torch: dual numbers",
     "second derivative": "all four nestings; torch: gradgradcheck",
+    "transposition": "a tangent is linear, and transposes: linear_transpose; torch: vjp of jvp",
     "third derivative": "reverse over forward over reverse",
     "vmap": "any in_dims, None, out_dims, nested",
     "vmap and derivatives": "vmap of grad and of hessian, grad of vmap",

@@ -78,6 +78,15 @@ def check_forward_mode(side, row, scale=1.0):
             assert_close(got, scale * want, f"{name}, batch {batch}")
 
 
+def check_transposition(side, row, scale=1.0):
+    """The derivative as a linear function of the tangents, walked back by the framework."""
+    setting = Setting(side, row, unequal(row))
+    want = setting.expected.pull(setting.raw_ct)
+    got = run(side, side.transposed, side.function(row.op), setting.ct, setting.x)
+    for i, (g, w) in enumerate(zip(got, want, strict=True)):
+        assert_close(g, scale * w, f"argument {i}")
+
+
 def check_eager(side, row, scale=1.0):
     """Call, gradient and jvp without any compiler, one after the other."""
     setting, f = Setting(side, row), side.function(row.op)

@@ -119,6 +119,11 @@ def _linearize(f, t, x):
     return linearize(f, *x)[1](*t)
 
 
+def transposed(f, ct, x):
+    """The linear function of the tangents, transposed by JAX itself."""
+    return jax.linear_transpose(linearize(f, *x)[1], *x)(ct)
+
+
 # name -> (f, cotangent, inputs) -> one gradient for each input
 REVERSE = {"grad": _grad, "vjp": _vjp, "jacrev": _jacrev}
 # name -> (f, tangents, inputs) -> the tangent of the output

@@ -130,6 +130,11 @@ def _linearize(f, t, x):
     return linearize(f, *x)[1](*t)
 
 
+def transposed(f, ct, x):
+    """The linear function of the tangents, transposed: its own vjp."""
+    return vjp(lambda *t: jvp(f, tuple(x), t)[1], *x)[1](ct)
+
+
 # name -> (f, cotangent, inputs) -> one gradient for each input
 REVERSE = {"backward": _backward, "grad": _grad, "vjp": _vjp, "jacrev": _jacrev}
 # name -> (f, tangents, inputs) -> the tangent of the output

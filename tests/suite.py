@@ -20,6 +20,7 @@ TABLE = {
     "each argument alone": ("nothing unasked", properties.check_each_argument_alone),
     "only rules that are needed": ("nothing unasked", properties_calls.check_only_rules_needed),
     "forward mode": ("forward mode", properties.check_forward_mode),
+    "transposition": ("transposition", properties.check_transposition),
     "second derivative": ("second derivative", properties.check_second_derivative),
     "second derivative of a batch": (
         "second derivative",
