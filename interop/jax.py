@@ -29,7 +29,7 @@ from twingrad.interop.errors import ArgumentError
 from twingrad.interop.framework import DTYPES, Arrays, inexact, kind
 from twingrad.interop.jax_evaluate import evaluate
 from twingrad.interop.jax_host import call_host
-from twingrad.interop.jax_linear import apply_linear, as_arrays, as_seed, sum_to, vary_as
+from twingrad.interop.jax_linear import apply_linear, as_arrays, as_seed, sum_to, vary_as, vary_with
 from twingrad.interop.op import Op
 from twingrad.interop.promises import follows
 from twingrad.interop.rules import Kernel
@@ -130,7 +130,9 @@ def _differentiable(kernel: Kernel) -> Any:
 
     @jax.custom_jvp
     def function(*inputs: Any) -> Arrays:
-        return evaluate(kernel, JAX, as_arrays(inputs))
+        inputs = as_arrays(inputs)
+        # as its tangent will vary, also where an output is the same for every input
+        return vary_with(inputs, evaluate(kernel, JAX, inputs))
 
     @functools.partial(function.defjvp, symbolic_zeros=True)
     def rule(primals: Arrays, tangents: Arrays) -> tuple[Arrays, Arrays]:

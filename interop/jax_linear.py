@@ -190,6 +190,12 @@ def vary_alike(arrays: Arrays) -> Arrays:
     return tuple(_cast_varying(x, axes) for x in arrays)
 
 
+def vary_with(inputs: Arrays, outs: Arrays) -> Arrays:
+    """The outputs, made to vary along every axis that an input varies along."""
+    axes = frozenset().union(*map(_varying, inputs))
+    return tuple(_cast_varying(y, axes) for y in outs) if axes else outs
+
+
 def _cast_varying(x: Any, axes: frozenset[Any]) -> Any:
     missing = tuple(axes - _varying(x))
     return jax.lax.pcast(x, missing, to="varying") if missing else x

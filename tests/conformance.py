@@ -44,6 +44,7 @@ LINES = {
     "exported gradient": "gradient through an exported program",
     "for cuda": "torch: meta device; JAX: lowered and exported for cuda",
     "data parallel": "two processes or devices: DistributedDataParallel; shard_map",
+    "modes inside shard_map": "second order of DTensors; every mode inside and of shard_map",
     "sharded batch": "DTensor; jit with NamedSharding",
     "dtypes": "float64, float32, float16, bfloat16, mixed, numbers",
     "autocast or x64 off": "torch: CPU autocast; JAX: without x64",

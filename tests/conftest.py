@@ -21,6 +21,7 @@ RECORD = Record()
 TOGETHER = (
     "test_sharding_torch.py",
     "test_sharding_jax.py",
+    "test_sharding_modes_jax.py",
     "torch_programs.py::test_a_pickled_op",
     "jax_programs.py::test_a_pickled_op",
     "test_samples.py",

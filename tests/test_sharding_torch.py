@@ -4,6 +4,7 @@ Two gloo processes run every row once and write what they found; the tests compa
 the derivatives of the whole batch.  An op has no code of its own for this.
 """
 
+import contextlib
 import pickle
 import socket
 
@@ -64,6 +65,33 @@ def sharded(row, mesh):
     return out.full_tensor().detach().numpy(), found
 
 
+def second_order(row, place, held):
+    """The derivative of sum(gradient * tangent), for the arguments that `place` makes."""
+    batches = [(BATCH,) if i % 2 == 0 else () for i in range(len(row.boxes))]
+    setting, f = Setting(side_torch, row, batches), side_torch.function(row.op)
+    leaves = [place(x, b).requires_grad_() for x, b in zip(setting.x, batches, strict=True)]
+    with held:
+        first = torch.autograd.grad(
+            f(*leaves), leaves, place(setting.ct, (BATCH,)), create_graph=True
+        )
+        loss = sum(
+            (g * place(t, b)).sum() for g, t, b in zip(first, setting.t, batches, strict=True)
+        )
+        return torch.autograd.grad(loss, leaves)
+
+
+def sharded_again(row, mesh):
+    """The second derivative for DTensors."""
+    from torch.distributed.tensor import Replicate, Shard, distribute_tensor
+    from torch.distributed.tensor.experimental import implicit_replication
+
+    def place(x, batch):
+        return distribute_tensor(x, mesh, [Shard(0) if batch else Replicate()])
+
+    found = second_order(row, place, implicit_replication())
+    return [g.full_tensor().detach().numpy() for g in found]
+
+
 def work(rank, port, path):
     torch.set_num_threads(1)
     address = f"tcp://localhost:{port}"
@@ -71,7 +99,10 @@ def work(rank, port, path):
     from torch.distributed.tensor import DeviceMesh
 
     mesh = DeviceMesh("cpu", range(PROCESSES))
-    found = {row.name: (data_parallel(row, rank), sharded(row, mesh)) for row in ROWS}
+    found = {
+        row.name: (data_parallel(row, rank), sharded(row, mesh), sharded_again(row, mesh))
+        for row in ROWS
+    }
     if rank == 0:
         with open(path, "wb") as file:
             pickle.dump(found, file)
@@ -107,3 +138,11 @@ def test_dtensors_give_what_whole_tensors_give(row, results):
     assert_close(value, setting.expected.value(), "value")
     for g, w in zip(found, setting.expected.pull(setting.raw_ct), strict=True):
         assert_close(np.asarray(g), w, "gradient")
+
+
+@line("modes inside shard_map")
+@each_row
+def test_second_derivatives_of_dtensors_are_those_of_whole_tensors(row, results):
+    want = second_order(row, lambda x, batch: x, contextlib.nullcontext())
+    for g, w in zip(results[row.name][2], want, strict=True):
+        assert_close(np.asarray(g), w, "second derivative", rtol=1e-9)
