@@ -57,7 +57,7 @@ def _abstract(*avals: Any, **params: Any) -> list[Any]:
 def _transpose(cts: Any, *args: Any, held: Any, fw: Framework) -> list[Any]:
     kernel = kernel_of(held)
     op = kernel.op
-    unknown = [ad.is_undefined_primal(x) for x in args]
+    cts, unknown = as_arrays(cts), [ad.is_undefined_primal(x) for x in args]
     for name, missing in zip(op.names, unknown, strict=True):
         if missing and name not in op.linear:
             raise not_linear(op, name)

@@ -144,3 +144,17 @@ def test_sample_ops_that_index_their_cotangent_take_numbers():
     np.testing.assert_array_equal(jax.vjp(f, X, X)[1](1.0)[0], X)
     f = bind(sample_ops.moments())
     np.testing.assert_array_equal(jax.vjp(f, X)[1]((1.0, 0.0))[0], np.ones(3))
+
+
+@TRANSFORMS
+@pytest.mark.parametrize("one", ONES)
+def test_an_op_that_is_declared_linear_is_transposed_at_a_number(one, transform):
+    @define("(n),()->()", linear=("s",))
+    def scaled(xp, x, s):
+        return xp.sum(x, axis=-1) * s
+
+    scaled.def_vjp(lambda xp, ct, out, x, s: (ct[..., None] * s + 0 * x, ct[...] * x.sum(-1)))
+    f, one = bind(scaled), ONES[one]
+    one = one if isinstance(one, float) else one.astype("float64")
+    for form in (lambda s: f(X, s), jax.jit(lambda s: f(X, s))):
+        assert transform(lambda form=form: jax.linear_transpose(form, 2.0)(one)[0])() == 6
