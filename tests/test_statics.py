@@ -86,7 +86,7 @@ def test_an_array_in_a_static_function_is_refused(side, way, host):
             f(array(2.0), g=hiding(array([3.0]))[way])
 
 
-@pytest.mark.parametrize("way", set(hiding(1.0)) - {"object's object"})
+@pytest.mark.parametrize("way", sorted(set(hiding(1.0)) - {"object's object"}))
 @pytest.mark.parametrize("w", [3.0, np.float32(3)])
 def test_numbers_in_a_static_function_are_allowed(side, way, w):
     bind, array = side
