@@ -18,6 +18,7 @@ import functools
 import inspect
 import numbers
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import jax
@@ -103,6 +104,8 @@ def _make(op: Op) -> Any:
         else:
             kernel, function = default()
         inputs, back = _prepare(op, args)
+        if op.host and back is not None:
+            kernel, function = find(replace(kernel.static, low=back.name))
         kernel.plan(inputs)
         return function(*inputs), back
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import array_api_compat.numpy as xp
@@ -101,7 +102,7 @@ def call_host(
             f"expected {len(plan.outputs)}"
         )
     return tuple(
-        _result(op, y, size, shape, rank, dtype, declared)
+        _result(kernel, y, size, shape, rank, dtype, declared)
         for y, shape, dtype, declared in zip(found, plan.outputs, dtypes, op.dtypes, strict=True)
     )
 
@@ -134,8 +135,9 @@ def _flat(x: Any, batch: tuple[int, ...], rank: int, size: int) -> np.ndarray:
 
 
 def _result(
-    op: Op, y: Any, size: int, shape: Shape, rank: int, dtype: str, declared: Declared
+    kernel: Kernel, y: Any, size: int, shape: Shape, rank: int, dtype: str, declared: Declared
 ) -> np.ndarray:
+    op = kernel.op
     given, y = y, np.asarray(y)
     if y.dtype.kind not in "fciub":
         what = f"dtype {y.dtype}" if hasattr(given, "dtype") else f"a {type(given).__name__}"
@@ -148,7 +150,7 @@ def _result(
                 f"{(size, *core)}, the batch dimension in front"
             )
         y = np.broadcast_to(y, (size, *core))
-    y = fit(op.label, y, dtype, declared)
+    y = fit(op.label, y, dtype, declared, kernel.static.low)
     if op.host and op.host.finite and not (good := np.isfinite(y)).all():
         sample = np.argwhere(~good)[0, 0]
         raise RuleError(
@@ -195,8 +197,10 @@ def _make(op: Op) -> Any:
 
     def run(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Kernel, Arrays, Arrays, Any]:
         args, static = split_call(op, args, kwargs)
-        kernel = find(static)
         inputs, low = _prepare(op, args)
+        if op.host and low is not None:
+            static = replace(static, low=low.name)
+        kernel = find(static)
         return kernel, inputs, kernel.evaluate(NUMPY, inputs), low
 
     def check_count(what: str, given: Any, expected: int) -> None:

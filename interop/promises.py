@@ -17,6 +17,7 @@ from twingrad.interop.framework import DTYPES, Arrays, Framework, cast, inexact,
 RELATIVE = ("real", "complex")  # in the precision of the inputs
 INTEGERS = ("int8", "int16", "int32", "int64", "uint8")
 FIXED = ("bool", *INTEGERS, "float32", "float64", "complex64", "complex128")
+_EXACT = {"float16": 2**11, "bfloat16": 2**8}  # integers up to here
 _RANKS = {"b": 0, "u": 1, "i": 1, "f": 2, "c": 3}
 
 
@@ -95,8 +96,10 @@ def follows(declared: Declared) -> bool:
     return declared not in FIXED
 
 
-def fit(label: str, y: np.ndarray, dtype: str, declared: Declared) -> np.ndarray:
+def fit(label: str, y: np.ndarray, dtype: str, declared: Declared, low: str = "") -> np.ndarray:
     """What a host function returned in the dtype that was promised, contiguous.
+
+    A float32 result that follows the inputs is rounded to `low` in the end, if that is given.
 
     Raises:
         RuleError: it does not fit: complex for real, a float for an integer, an integer that
@@ -113,22 +116,25 @@ def fit(label: str, y: np.ndarray, dtype: str, declared: Declared) -> np.ndarray
             f"{_way(declared, y.dtype)}"
         )
     elif y.dtype.kind in "iu" and wanted.kind != "b" and y.size:
-        _check_integers(label, y, wanted, declared)
+        rounded = low if dtype == "float32" and follows(declared) else ""
+        _check_integers(label, y, wanted, declared, rounded)
     return np.array(y, dtype=wanted, order="C")
 
 
-def _check_integers(label: str, y: np.ndarray, wanted: np.dtype[Any], declared: Declared) -> None:
+def _check_integers(
+    label: str, y: np.ndarray, wanted: np.dtype[Any], declared: Declared, rounded: str
+) -> None:
     """Integers must be in the range of the promised dtype where it counts one by one."""
     if wanted.kind in "iu":
         low, high = int(np.iinfo(wanted).min), int(np.iinfo(wanted).max)
     else:
-        high = 2 ** (np.finfo(wanted).nmant + 1)
+        high = _EXACT[rounded] if rounded else 2 ** (np.finfo(wanted).nmant + 1)
         low = -high
     for extreme in (int(y.min()), int(y.max())):
         if not low <= extreme <= high:
             raise RuleError(
-                f"{label}: its host function returned the integer {extreme}, which {wanted} cannot "
-                f"hold; {_way(declared, y.dtype)}"
+                f"{label}: its host function returned the integer {extreme}, which "
+                f"{rounded or wanted} cannot hold; {_way(declared, y.dtype)}"
             )
 
 

@@ -19,10 +19,14 @@ KEPT = 64
 
 @dataclass(frozen=True)
 class Static:
-    """Static parameters by name.  Equal values of different types, 1 and True, differ."""
+    """Static parameters by name.  Equal values of different types, 1 and True, differ.
+
+    `low` is the dtype of 16 bits that a host op's results are rounded to in the end, if it is one.
+    """
 
     items: tuple[tuple[str, Any], ...] = field(compare=False)
     key: Any
+    low: str = ""
 
     @staticmethod
     def of(
@@ -67,12 +71,13 @@ def _typed(value: Any) -> Any:
 
 def written(static: Static) -> str | None:
     """The parameters as text that reads back as the same values, or None; "" for none."""
-    text = repr(dict(static.items))
+    low = {"_low": static.low} if static.low else {}
+    text = repr(dict(static.items) | low)
     try:
         found = ast.literal_eval(text)
     except (ValueError, SyntaxError, MemoryError, RecursionError):
         return None
-    same = _typed(tuple(found.items())) == _typed(static.items)
+    same = _typed(tuple(found.items())) == _typed((*static.items, *low.items()))
     return (text if found else "") if same else None
 
 

@@ -21,6 +21,7 @@ import inspect
 import numbers
 import weakref
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -91,7 +92,7 @@ def bind(op: Op) -> Any:
 
 @torch.compiler.disable  # type: ignore[untyped-decorator]
 def _make(op: Op) -> Any:
-    count, visible, dtypes = len(op.names), op.visible, op.dtypes
+    count, visible, dtypes, on_host = len(op.names), op.visible, op.dtypes, bool(op.host)
 
     @functools.lru_cache(KEPT)
     def function(static: Any) -> Any:
@@ -118,6 +119,8 @@ def _make(op: Op) -> Any:
                 raise
             return apply(target, args), None
         args, back, autocast = _prepare(op, args)
+        if on_host and back is not None:
+            target = function(replace(target.kernel.static, low=str(back).removeprefix("torch.")))
         target.kernel.plan(args)
         if autocast is None:
             return apply(target, args), back

@@ -21,6 +21,7 @@ import re
 import secrets
 import sys
 import weakref
+from dataclasses import replace
 from typing import Any
 
 from twingrad.interop.errors import ArgumentError
@@ -128,7 +129,9 @@ def _again(name: str) -> Any:
     statics = rest[0] if rest else "{}"
     if not statics.startswith("@"):
         bound = importlib.import_module("twingrad.interop.torch").bind(op)
-        function = bound.of_static(op.static(ast.literal_eval(statics)))
+        given = ast.literal_eval(statics)
+        low = given.pop("_low", "")
+        function = bound.of_static(replace(op.static(given), low=low))
         if name in (function.kernel.name, name_of(function.kernel)):
             return function
     raise ArgumentError(

@@ -32,6 +32,28 @@ def test_an_integer_result_is_exact_or_raises(framework):
         as_numpy(undeclared(given(framework, big)))
 
 
+@each_binder
+@pytest.mark.parametrize(("name", "exact"), [("float16", 2048), ("bfloat16", 256)])
+def test_an_integer_is_not_rounded_to_a_low_precision_either(framework, name, exact):
+    def last(x):
+        return np.full(len(x), x.shape[1])
+
+    dtype = np.float16 if name == "float16" else pytest.importorskip("ml_dtypes").bfloat16
+    undeclared = bound(framework, from_numpy(last, signature="(n)->()"))
+    declared = bound(framework, from_numpy(last, signature="(n)->()", dtypes="int64"))
+    for size in (exact, exact + 1):
+        x = np.zeros(size, np.float32)
+        low = side_of("torch").cast(given(framework, x), name) if framework == "torch" else None
+        low = given(framework, x.astype(dtype)) if low is None else low
+        assert int(declared(low)) == size
+        if size == exact:
+            assert float(undeclared(low)) == size and name in str(undeclared(low).dtype)
+            continue
+        with pytest.raises(Exception, match=rf"last .*integer {size}, which {name} cannot hold"):
+            as_numpy(undeclared(low))
+        assert float(undeclared(given(framework, x))) == size  # float32 has it
+
+
 def ranked(host):
     """The largest entry, its place and whether it is positive, of a host or an array op."""
 
