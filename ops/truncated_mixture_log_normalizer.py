@@ -53,7 +53,12 @@ def truncated_mixture_log_normalizer(
 #   tau_j - tau_top = (d_j - d_top + tau' (s_top - s_j)) / max(s_j, s_top),
 # d_j - d_top is a difference of means, and tau' belongs to the narrower of the two laws.
 def _relative(xp: Any, at: Any, E: Any, t: Any, means: Any, scales: Any, lower: Any) -> Any:
-    E_top, t_top, m_top, s_top = [xp.take_along_axis(x, at, axis=-1) for x in (E, t, means, scales)]
+    # summed rather than taken: JAX refuses to take, of one array for all samples, sharded ones
+    here = xp.cumsum(xp.ones_like(E), axis=-1) - 1 == xp.astype(at, E.dtype)
+    E_top, t_top, m_top, s_top = [
+        xp.sum(xp.where(here, x, xp.zeros_like(x)), axis=-1, keepdims=True)
+        for x in (E, t, means, scales)
+    ]
     left = means < lower
     further = xp.where(left, m_top - means, means - m_top)
     of_narrower = xp.where(scales < s_top, t, t_top)
