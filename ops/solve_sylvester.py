@@ -13,6 +13,7 @@ from scipy.linalg import get_lapack_funcs, schur
 
 from twingrad.interop import Cache, SingularError, define
 
+DENSE = 1024  # unknowns m n that are solved for as one dense system where LAPACK gives up
 FORMS = Cache(256)  # of matrices; a batch with more of them is taken apart again in its gradient
 
 
@@ -38,7 +39,9 @@ def solve_sylvester(
 
     Raises:
         SingularError: A and -B have an eigenvalue in common, or two that are equal up to
-            rounding; there is no solution, or more than one.
+            rounding; there is no solution, or more than one.  Rounding is that of each entry
+            of A and B, so that rows of any size may stand together; above 1024 unknowns m n it
+            is that of the largest entry.
 
     Reference: R. H. Bartels and G. W. Stewart (1972), "Solution of the matrix equation
     AX + XB = C", Communications of the ACM 15, 820-826.  The gradient: T.-C. Kao and
@@ -61,17 +64,59 @@ def solve_sylvester(
 
 # With A = U R U^H and B = V S V^H the equation is R Y + Y S = U^H C V for Y = U^H X V.  The
 # transposed one is, conjugated, A^H Z + Z B^H = conj(C) for Z = conj(X): R^H and S^H for R
-# and S.  LAPACK solves for scale times the right side, and info is 1 where it had to perturb.
+# and S.  LAPACK solves for scale times the right side, and info is 1 where it had to perturb:
+# where a sum of eigenvalues is below its rounding of the largest one, or below 1e-292, hence
+# the unit 2^e.
 def _solve(A: np.ndarray, B: np.ndarray, C: np.ndarray, transpose: bool) -> tuple[Any, bool]:
     if not all(np.isfinite(array).all() for array in (A, B, C)):
         return np.nan, False
     (R, U), (S, V) = FORMS.get(_schur, A), FORMS.get(_schur, B)
+    e = np.frexp(max(np.abs(R).max(), np.abs(S).max()))[1]
+    R, S = _times_power(R, -e), _times_power(S, -e)
     (trsyl,) = get_lapack_funcs(("trsyl",), (R, S, C))
     right = U.conj().T @ (C.conj() if transpose else C) @ V
     how = "C" if transpose else "N"
     Y, scale, info = trsyl(R, S, right, trana=how, tranb=how)
-    X = U @ (Y / scale) @ V.conj().T
-    return X.conj() if transpose else X, info == 1
+    if info == 1:
+        A, B = _times_power(A, -e), _times_power(B, -e)
+        X, singular = _solve_dense(*((A.T, B.T) if transpose else (A, B)), C)
+        return _times_power(X, -e), singular
+    X = _times_power(U @ (Y / scale) @ V.conj().T, -e)
+    return X.conj() if transpose else X, False
+
+
+def _times_power(x: Any, e: int) -> Any:
+    """x 2^e, where 2^e itself may overflow."""
+    return x * 2.0 ** (e // 2) * 2.0 ** (e - e // 2)
+
+
+# Row by row, the equation is P x = c with P = A (x) 1 + 1 (x) B^T.  Scaled by powers of 2 so that
+# all its rows and columns are of one size, it is singular up to the rounding of its entries if
+# | |P^-1| |P| | eps is near 1 (Bauer's and Skeel's condition number).
+def _solve_dense(A: np.ndarray, B: np.ndarray, C: np.ndarray) -> tuple[Any, bool]:
+    if C.size > DENSE:
+        return np.nan, True
+    P = np.kron(A, np.eye(len(B))) + np.kron(np.eye(len(A)), B.T)
+    rows = _sizes(P, 1)
+    P = P / rows[:, None]
+    columns = _sizes(P, 0)
+    P = P / columns
+    try:
+        inverse = np.linalg.inv(P)
+    except np.linalg.LinAlgError:
+        return np.nan, True
+    condition = (np.abs(inverse) @ np.abs(P)).sum(1).max()
+    if not condition < 1e-3 / np.finfo(float).eps:
+        return np.nan, True
+    c = C.ravel() / rows
+    x = inverse @ c
+    x = x + inverse @ (c - P @ x)
+    return (x / columns).reshape(C.shape), False
+
+
+def _sizes(P: np.ndarray, axis: int) -> Any:
+    """Powers of 2 near the largest entries; 1 for those that are 0."""
+    return np.exp2(np.frexp(np.abs(P).max(axis))[1].astype(float))
 
 
 def _schur(matrix: np.ndarray) -> Any:

@@ -7,6 +7,7 @@ import importlib
 import sys
 from functools import partial
 
+import mpmath
 import numpy as np
 import pytest
 import scipy.linalg
@@ -152,6 +153,44 @@ def test_a_common_eigenvalue_raises_and_names_the_sample(framework, shift):
         np.asarray(f(*args))
     message = f"{LABEL}: A and -B of sample 1 have an eigenvalue in common, up to rounding"
     assert message in str(caught.value)
+
+
+GRADED = {
+    "small": (np.array([[1e-300]]), np.array([[1e-300]])),
+    "huge": (np.array([[3e300]]), np.array([[5e300]])),
+    "graded": (np.diag(10.0 ** np.arange(-8, 9, 4)), np.diag(10.0 ** np.arange(-8, 9, 8))),
+    "graded with one side": (np.diag(10.0 ** np.arange(-8, 9, 4)), np.array([[1e-9]])),
+    "coupled": (np.array([[1e-9, 1e-3], [0.0, 1e9]]), np.array([[1e-9, 0.0], [1e-4, 1e8]])),
+    "many and small": (1e-300 * np.eye(40), 1e-300 * np.eye(30)),
+}
+
+
+@pytest.mark.parametrize("transpose", [False, True])
+@pytest.mark.parametrize("name", GRADED)
+def test_eigenvalues_of_all_sizes_are_no_singularity(name, transpose):
+    """In exact arithmetic, entry by entry."""
+    A, B = GRADED[name]
+    C = np.random.default_rng(1).uniform(-1, 1, (len(A), len(B)))
+    found = solve(A, B, C, transpose=transpose)
+    if name == "many and small":
+        np.testing.assert_allclose(found, C / 2e-300, rtol=1e-14)
+        return
+    left, right = (A.T, B.T) if transpose else (A, B)
+    with mpmath.workdps(60):
+        K = mpmath.matrix(np.kron(left, np.eye(len(B))).tolist())
+        K += mpmath.matrix(np.kron(np.eye(len(A)), right.T).tolist())
+        want = mpmath.lu_solve(K, mpmath.matrix(C.ravel().tolist()))
+        want = np.array([float(x) for x in want]).reshape(C.shape)
+    np.testing.assert_allclose(found, want, rtol=1e-12)
+
+
+def test_an_eigenvalue_that_is_0_up_to_rounding_is_still_singular():
+    """A dense matrix: its small eigenvalue is noise."""
+    rng = np.random.default_rng(0)
+    q = np.linalg.qr(rng.normal(size=(4, 4)))[0]
+    A = q @ np.diag([1e6, 1e3, 1.0, 1e-12]) @ q.T
+    with pytest.raises(SingularError):
+        solve(A, np.array([[0.0]]), np.ones((4, 1)))
 
 
 def test_what_is_not_finite_gives_nan_in_its_sample_alone():
