@@ -125,20 +125,23 @@ def flip(xp: Any, mean: Any, lower: Any, upper: Any) -> Any:
 
 
 def standardize(xp: Any, mean: Any, scale: Any, lower: Any, upper: Any) -> Any:
-    """(t, log w, u, ug, (w, c)): near end, log width, units, what `log_mass` needs.
+    """(t, log w, u, ug, exact): near end, log width, units, what `log_mass` needs.
 
     The width comes from upper - lower, and c from the sum of the edges, because
     both may be far smaller than t. (t + w/2 with an ample margin is a bound on
-    c, and stands in for it where the width was clipped.) The pair (w, c) is for
-    `log_mass` only; the others are what the op returns.
+    c, and stands in for it where the width was clipped.) `exact` is (t, w, c), for
+    `log_mass` only: beyond t = tiny^-1/2, where D has long underflowed and the mean
+    is t up to rounding, they stay there, so that M(t) does not underflow.
     """
+    limits = xp.finfo(mean.dtype)
     t = xp.maximum(lower - mean, mean - upper) / scale
-    t = xp.clip(t, -40.0, float(xp.finfo(mean.dtype).max))
+    t = xp.clip(t, -40.0, float(limits.max))
+    near = xp.clip(t, None, float(limits.smallest_normal) ** -0.5)
     gap = upper - lower
     w = xp.clip(xp.where(gap < 0, xp.nan, gap) / scale, None, 80.0)
     c = 0.5 * xp.abs(_twice_midpoint(xp, mean, lower, upper))
-    c = xp.minimum(c, (t + 0.501 * w) * scale) / scale
-    return t, xp.log(w), unit(xp, scale), unit(xp, gap), (w, c)
+    c = xp.minimum(c, (near + 0.501 * w) * scale) / scale
+    return t, xp.log(w), unit(xp, scale), unit(xp, gap), (near, w, c)
 
 
 # Three regimes, with d = w c and Mills' ratio M(x) = sqrt(pi/2) erfcx(x/sqrt 2):
@@ -148,19 +151,15 @@ def standardize(xp: Any, mean: Any, scale: Any, lower: Any, upper: Any) -> Any:
 # In all of them mu = (1 - e^-d) phi(t)/D and q = w e^-d phi(t)/D; num/den is
 # phi(t)/D, both free of underflow in the right tail. The widened w makes mu = c
 # and q = 1 come out at w = 0 with no 0/0; w / widened takes D to its own limit.
-# Beyond t = tiny^-1/2, where D has long underflowed, mu is t up to rounding; t and
-# c are held there, so that M does not underflow, nor a widened interval count.
-def log_mass(xp: Any, t: Any, w: Any, c: Any) -> Any:
-    """(F, mu, q, E) for t and the pair (w, c) as `standardize` gives them.
+def log_mass(xp: Any, end: Any, t: Any, w: Any, c: Any) -> Any:
+    """(F, mu, q, E) for the near end and (t, w, c) as `standardize` gives them.
 
     E = sqrt(2 pi) D exp(max(t, 0)^2 / 2): the mass apart from what makes it underflow.
     """
     limit = _limits(xp, t).narrow
     tiny = float(xp.finfo(t.dtype).smallest_normal)
     t_neg = xp.clip(t, None, 0.0)
-    t_pos = t - t_neg
-    beyond = xp.clip(t - tiny**-0.5, 0.0, None)
-    t, c = t - beyond, xp.clip(c, None, tiny**-0.5)
+    t_pos = end - t_neg
     widened = w + tiny**0.75
     d = widened * c + tiny
     decay, gain = xp.exp(-d), -expm1(xp, -d)
@@ -179,7 +178,7 @@ def log_mass(xp: Any, t: Any, w: Any, c: Any) -> Any:
     missing = xp.clip(tails * (-1.0 / _SQRT_TWO_PI), -0.95, None)
     ratio = num / den
     log_d = xp.where(centre, log1p(xp, missing), log_d)
-    return log_d, gain * ratio + beyond, widened * decay * ratio, mass
+    return log_d, gain * ratio + (end - t), widened * decay * ratio, mass
 
 
 # The rules need e = mu - t and r = (1 - q)/w - (t + w), which as written lose
@@ -264,16 +263,18 @@ def log_mass_vjp(xp: Any, cts: Any, out: Any, t: Any, log_w: Any) -> Arrays:
 # -t/scale with the clipped t, so that nothing is infinite; where clipping acts,
 # mu or q is 0 and the difference does not matter. upper - lower is taken from
 # the inputs and not as w scale, so that it does not depend on the scale.
-def standardize_jvp(xp: Any, tangents: Any, out: Arrays, *inputs: Any) -> Arrays:
+def standardize_jvp(xp: Any, tangents: Any, out: Arrays, dead: Any, *inputs: Any) -> Arrays:
     """Tangents of (t, log w); `tangents`, `inputs`: mean, scale, lower, upper."""
     (mean_dot, scale_dot, lower_dot, upper_dot), (t, u, ug) = tangents, out
     mean, scale, lower, upper = inputs
     reflected = flip(xp, mean, lower, upper)
     near_dot = xp.where(reflected, mean_dot - upper_dot, lower_dot - mean_dot)
-    t_dot = over(near_dot - t * scale_dot, scale, u)
-    gap, gap_dot = _gap(xp, lower, upper), upper_dot - lower_dot
-    gap = xp.where((gap == 0) & (gap_dot == 0), 1.0, gap)
-    return t_dot, over(gap_dot, gap, ug) - over(scale_dot, scale, u)
+    su = xp.where(dead, 1.0, scale * u)
+    t_dot = over(near_dot - t * scale_dot, su, u)
+    gap_u, gap_dot = _gap(xp, lower, upper) * ug, upper_dot - lower_dot
+    gap_u = xp.where((gap_u == 0) & (gap_dot == 0), 1.0, gap_u)
+    l_dot = over(gap_dot, gap_u, ug) - over(scale_dot, su, u)
+    return xp.where(dead, 0.0, t_dot), xp.where(dead, 0.0, l_dot)
 
 
 def _gap(xp: Any, lower: Any, upper: Any) -> Any:
@@ -283,14 +284,16 @@ def _gap(xp: Any, lower: Any, upper: Any) -> Any:
 
 # The transpose. The cotangent is divided by the scale before it meets t, so
 # that a cotangent of 0 stays 0 next to a huge t.
-def standardize_vjp(xp: Any, cts: Arrays, out: Arrays, *inputs: Any) -> Any:
+def standardize_vjp(xp: Any, cts: Arrays, out: Arrays, dead: Any, *inputs: Any) -> Any:
     """(mean_bar, scale_bar, lower_bar, upper_bar), in the broadcast shape."""
     (t_bar, l_bar), (t, u, ug) = cts, out
+    t_bar, l_bar = xp.where(dead, 0.0, t_bar), xp.where(dead, 0.0, l_bar)
     mean, scale, lower, upper = inputs
     reflected = flip(xp, mean, lower, upper)
-    t_part, far = over(t_bar, scale, u), over(l_bar, _gap(xp, lower, upper), ug)
+    su, gap_u = xp.where(dead, 1.0, scale * u), _gap(xp, lower, upper) * ug
+    t_part, far = over(t_bar, su, u), over(l_bar, gap_u, ug)
     near = t_part - far
     mean_bar = xp.where(reflected, t_part, -t_part)
     lower_bar = xp.where(reflected, -far, near)
     upper_bar = xp.where(reflected, -near, far)
-    return mean_bar, -(t_part * t + over(l_bar, scale, u)), lower_bar, upper_bar
+    return mean_bar, -(t_part * t + over(l_bar, su, u)), lower_bar, upper_bar

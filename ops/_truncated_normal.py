@@ -35,29 +35,20 @@ def saturated(parts: Arrays) -> Any:
     return (mu == 0) & (q == 0)
 
 
-# Where `dead`, derivatives are 0 to every order, and so they are made: t, 1/scale or the
-# densities may be so large or small there that their products would be 0 times inf.
 def interval_jvp(xp: Any, tangents: Arrays, parts: Arrays, dead: Any, *inputs: Any) -> Arrays:
     """The tangents of F and the parts; the others are of mean, scale, lower, upper."""
-    mu, q, t, log_w, u, ug = parts
-    mean, scale, lower, upper = inputs
-    scale, u = xp.where(dead, 1.0, scale), xp.where(dead, 1.0, u)
-    t_dot, l_dot = standardize_jvp(xp, tangents, (t, u, ug), mean, scale, lower, upper)
-    t_dot, l_dot = xp.where(dead, 0.0, t_dot), xp.where(dead, 0.0, l_dot)
-    moved = log_mass_jvp(xp, (t_dot, l_dot), (mu, q), t, log_w)
-    return (*moved, t_dot, l_dot, None, None)
+    mu, q, t, log_w, *units = parts
+    moved = standardize_jvp(xp, tangents, (t, *units), dead, *inputs)
+    return (*log_mass_jvp(xp, moved, (mu, q), t, log_w), *moved, None, None)
 
 
 # The transpose of the rule above.  A cotangent is None where nobody differentiates that
 # output; for a first derivative only that of F is there.
 def interval_vjp(xp: Any, cts: Any, parts: Arrays, dead: Any, *inputs: Any) -> Any:
     """The gradients of mean, scale, lower, upper, in the broadcast shape."""
-    mu, q, t, log_w, u, ug = parts
+    mu, q, t, log_w, *units = parts
     *mass_bars, t_direct, l_direct, _, _ = cts
-    mean, scale, lower, upper = inputs
-    scale, u = xp.where(dead, 1.0, scale), xp.where(dead, 1.0, u)
     t_bar, l_bar = log_mass_vjp(xp, tuple(mass_bars), (mu, q), t, log_w)
     t_bar = t_bar if t_direct is None else t_bar + t_direct
     l_bar = l_bar if l_direct is None else l_bar + l_direct
-    t_bar, l_bar = xp.where(dead, 0.0, t_bar), xp.where(dead, 0.0, l_bar)
-    return standardize_vjp(xp, (t_bar, l_bar), (t, u, ug), mean, scale, lower, upper)
+    return standardize_vjp(xp, (t_bar, l_bar), (t, *units), dead, *inputs)

@@ -13,11 +13,11 @@ from typing import Any
 
 
 def unit(xp: Any, x: Any) -> Any:
-    """1/x, or 1 where that is 0 or infinite."""
-    u = 1.0 / x
-    return xp.where((u == 0) | (xp.abs(u) == xp.inf), 1.0, u)
+    """1/x for x >= 0, kept finite and above 0."""
+    limits = xp.finfo(x.dtype)
+    return xp.clip(1.0 / x, float(limits.smallest_normal), float(limits.max))
 
 
-def over(y: Any, x: Any, u: Any) -> Any:
-    """y / x, for u = `unit(x)`."""
-    return (y / (x * u)) * u
+def over(y: Any, xu: Any, u: Any) -> Any:
+    """y / x, from the product x u with u = `unit(x)`."""
+    return (y / xu) * u

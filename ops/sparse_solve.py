@@ -120,7 +120,7 @@ class _Factors:
     def of_transpose(self) -> Any:
         return splu(self.matrix.T.tocsc())
 
-    def solve(self, b: np.ndarray, trans: str) -> np.ndarray:
+    def solve(self, b: np.ndarray, trans: str) -> Any:
         x, exact = self._refined(self.factors, trans, b, trans)
         if not exact:
             x, exact = self._refined(self.of_transpose, "N" if trans == "T" else "T", b, trans)

@@ -37,7 +37,7 @@ def truncated_mixture_log_normalizer(
     # where all masses have underflowed, the nearest component has the largest
     rank = xp.where(live, xp.where(highest == -xp.inf, -parts[2], masses), -xp.inf)
     at = xp.argmax(rank, axis=-1, keepdims=True)
-    x = _relative(xp, at, scaled, parts[2], means, scales, lower)
+    x = _relative(xp, at, scaled, parts[2], means, scales, lower, upper)
     px = weights * x
     total = xp.sum(px, axis=-1, keepdims=True)
     log_z = xp.where(highest == -xp.inf, highest, highest + xp.log(total))
@@ -52,24 +52,24 @@ def truncated_mixture_log_normalizer(
 # both laws and on the same side.  With d = tau s the distance from the mean, exactly then
 #   tau_j - tau_top = (d_j - d_top + tau' (s_top - s_j)) / max(s_j, s_top),
 # d_j - d_top is a difference of means, and tau' belongs to the narrower of the two laws.
-def _relative(xp: Any, at: Any, E: Any, t: Any, means: Any, scales: Any, lower: Any) -> Any:
-    # summed rather than taken: JAX refuses to take, of one array for all samples, sharded ones
-    here = xp.cumsum(xp.ones_like(E), axis=-1) - 1 == xp.astype(at, E.dtype)
-    E_top, t_top, m_top, s_top = [
-        xp.sum(xp.where(here, x, xp.zeros_like(x)), axis=-1, keepdims=True)
-        for x in (E, t, means, scales)
-    ]
-    left = means < lower
-    further = xp.where(left, m_top - means, means - m_top)
+def _relative(xp: Any, at: Any, E: Any, t: Any, means: Any, scales: Any, *window: Any) -> Any:
+    # all of one shape: JAX refuses to take, of one array for all samples, sharded ones
+    zero = 0.0 * E
+    alike = E, t, means + zero, scales + zero
+    E_top, t_top, m_top, s_top = [xp.take_along_axis(x, at, axis=-1) for x in alike]
+    lower, upper = window
+    left = m_top < lower  # then distance grows with -m, otherwise with m
+    one = xp.ones_like(m_top)
+    sign, edge = xp.where(left, -one, one), xp.where(left, -lower, upper)
+    edge = xp.where(t_top > 0, edge, xp.inf)
+    signed = sign * means
     of_narrower = xp.where(scales < s_top, t, t_top)
-    apart = (further + of_narrower * (s_top - scales)) / xp.maximum(scales, s_top)
-    outside = (t > 0) & (t_top > 0) & (left == (m_top < lower))
+    apart = (signed - sign * m_top) + of_narrower * (s_top - scales)
     tau, tau_top = xp.clip(t, 0.0, None), xp.clip(t_top, 0.0, None)
-    apart = xp.where(outside, apart, tau - tau_top)
-    limits = xp.finfo(t.dtype)
-    bound = 709.0 if limits.bits == 64 else 88.0  # only a weight of 0 can meet it
-    ratio = xp.exp(xp.clip((-0.5 * apart) * (tau + tau_top), None, bound))
-    return xp.clip(E / E_top * ratio, None, float(limits.max))
+    apart = xp.where(signed > edge, apart / xp.maximum(scales, s_top), tau - tau_top)
+    ratio = E / E_top * xp.exp((-0.5 * apart) * (tau + tau_top))
+    limits = xp.finfo(t.dtype)  # only a weight of 0 can meet them
+    return xp.clip(ratio, None, float(limits.max) * float(limits.eps))
 
 
 # With rho_j = D_j / Z and the responsibilities r_j = p_j rho_j:
@@ -78,15 +78,16 @@ def _relative(xp: Any, at: Any, E: Any, t: Any, means: Any, scales: Any, lower: 
 # and d log D_j follows from the interval of component j.  Both are hidden outputs: taken
 # from log Z, which is of the order t^2, they would lose t^2 times the rounding.  Where rho_j
 # underflows, the component contributes nothing to any derivative.
-def _dead(rho: Any, parts: Any) -> Any:
-    return (rho == 0) | (saturated(parts) & (rho == rho))  # NaN has NaN derivatives
+def _dead(log_z: Any, rho: Any, parts: Any) -> Any:
+    known = (log_z == log_z)[..., None]  # NaN has NaN derivatives
+    return (rho == 0) | (saturated(parts) & known)
 
 
 @truncated_mixture_log_normalizer.def_vjp
 def _(
     xp: Any, ct: Any, out: Any, means: Any, scales: Any, weights: Any, lower: Any, upper: Any
 ) -> Any:
-    (z_bar, rho_bar, r_bar, *rest), (_, rho, r, *parts, ug) = ct, out
+    (z_bar, rho_bar, r_bar, *rest), (log_z, rho, r, *parts, ug) = ct, out
     own = _plus(_times(rho_bar, rho), _times(r_bar, r))
     z_bar = z_bar if own is None else z_bar - xp.sum(own, axis=-1)
     z_bar = z_bar[..., None]
@@ -94,7 +95,7 @@ def _(
     cts = _plus(z_bar * r, own), *rest
     inputs = means, scales, lower[..., None], upper[..., None]
     parts = (*parts, ug[..., None])
-    m_bar, s_bar, lo_bar, hi_bar = interval_vjp(xp, cts, parts, _dead(rho, parts), *inputs)
+    m_bar, s_bar, lo_bar, hi_bar = interval_vjp(xp, cts, parts, _dead(log_z, rho, parts), *inputs)
     return m_bar, s_bar, p_bar, xp.sum(lo_bar, axis=-1), xp.sum(hi_bar, axis=-1)
 
 
@@ -112,11 +113,11 @@ def _(
     xp: Any, tangents: Any, out: Any, means: Any, scales: Any, weights: Any, lower: Any, upper: Any
 ) -> Any:
     m_dot, s_dot, p_dot, lo_dot, hi_dot = tangents
-    _, rho, r, *parts, ug = out
+    log_z, rho, r, *parts, ug = out
     inputs = means, scales, lower[..., None], upper[..., None]
     dots = m_dot, s_dot, lo_dot[..., None], hi_dot[..., None]
     parts = (*parts, ug[..., None])
-    f_dot, *moved = interval_jvp(xp, dots, parts, _dead(rho, parts), *inputs)
+    f_dot, *moved = interval_jvp(xp, dots, parts, _dead(log_z, rho, parts), *inputs)
     own = rho * p_dot
     z_dot = xp.sum(own + r * f_dot, axis=-1)
     step = f_dot - z_dot[..., None]

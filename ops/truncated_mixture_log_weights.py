@@ -35,7 +35,7 @@ def truncated_mixture_log_weights(
 
 def _quotient(xp: Any, g: Any, p: Any, unit: Any) -> Any:
     """g / p, and 0 where both are 0: a weight that is 0 must not disturb the others."""
-    return over(g, xp.where((p == 0) & (g == 0), 1.0, p), unit)
+    return over(g, xp.where((p == 0) & (g == 0), 1.0, p * unit), unit)
 
 
 # d log w_i = dp_i / p_i - d log Z: with g the cotangent, p_j gets g_j / p_j, and log Z the
