@@ -14,6 +14,7 @@ from twingrad.interop.errors import SignatureError
 from twingrad.interop.framework import inexact
 from twingrad.interop.missing import check_known, unknown
 from twingrad.interop.promises import Like
+from twingrad.interop.reads import arrays_read
 from twingrad.interop.samples import Host
 from twingrad.interop.signature import Signature, as_tuple
 
@@ -52,12 +53,16 @@ def hosted(op: Op, kind: str, rule: Rule) -> Rule:
     seeds, results = (outputs, inputs) if kind == "vjp" else (inputs, outputs)
     n_seeds, n_out = len(seeds), len(outputs)
 
+    read = arrays_read(op.written[kind], op.signature)
+    read = (True,) * n_seeds + read[len(inputs) :] + read[: len(inputs)]
+
     def forward(xp: Any, *arrays: Any, _wanted: Any = None, **static: Any) -> Any:
-        seeded = arrays[:n_seeds] if kind == "jvp" or n_seeds > 1 else arrays[0]
-        out = arrays[n_seeds : n_seeds + n_out] if n_out > 1 else arrays[n_seeds]
-        given = arrays[n_seeds + n_out :]
-        found = as_tuple(rule(xp, seeded, out, *given, **static))
-        like = given if kind == "vjp" else as_tuple(out)
+        outs, given = arrays[n_seeds : n_seeds + n_out], arrays[n_seeds + n_out :]
+        seen = [x if r else None for x, r in zip(arrays, read, strict=True)]
+        seeded = tuple(seen[:n_seeds]) if kind == "jvp" or n_seeds > 1 else seen[0]
+        out = tuple(seen[n_seeds : n_seeds + n_out]) if n_out > 1 else seen[n_seeds]
+        found = as_tuple(rule(xp, seeded, out, *seen[n_seeds + n_out :], **static))
+        like = given if kind == "vjp" else outs
         if len(found) != len(like):
             return found
         if kind == "vjp":
@@ -76,6 +81,7 @@ def hosted(op: Op, kind: str, rule: Rule) -> Rule:
         dtypes=tuple(Like(first + i) for i in range(len(results))),
     )
     derived.__module__, op.parts[kind] = op.__module__, derived
+    derived.unread = frozenset(i for i, r in enumerate(read) if not r)
 
     adjoint = adjoint_of(op, rule) if kind == "vjp" and op.linear else None
 

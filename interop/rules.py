@@ -28,6 +28,7 @@ from twingrad.interop.hidden import refuse_hidden
 from twingrad.interop.missing import no_formula, no_rule, unknown
 from twingrad.interop.op import Op, Rule
 from twingrad.interop.promises import cast_output
+from twingrad.interop.reads import shown
 from twingrad.interop.signature import Plan, Shape, Signature, as_tuple
 from twingrad.interop.static import Static
 
@@ -103,8 +104,9 @@ class Kernel:
             else fw.from_framework(ct)
             for i, (ct, y) in enumerate(zip(cts, outs_, strict=True))
         ]
-        given = (seeds[0], outs_[0]) if n_out == 1 else (tuple(seeds), outs_)
         arrays = (*aligned, *[seed for seed in seeds if seed is not None])
+        inputs_, outs_ = shown(op, "vjp", inputs_, outs_)
+        given = (seeds[0], outs_[0]) if n_out == 1 else (tuple(seeds), outs_)
         args, told = (*given, *inputs_), self._told(op.vjp, live, inputs)
         found = as_tuple(self._call(fw, "its vjp", op.vjp, arrays, args, told))
         self._count(found, n_in, "its vjp")
@@ -151,6 +153,7 @@ class Kernel:
                 for alive, x in zip(live, inputs_, strict=True)
             ]
         )
+        inputs_, outs_ = shown(op, "jvp", inputs_, outs_)
         out = outs_[0] if len(outs) == 1 else outs_
         args, told = (dots, out, *inputs_), self._told(op.jvp, live, inputs)
         found = as_tuple(self._call(fw, "its jvp", op.jvp, aligned, args, told))

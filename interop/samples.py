@@ -177,12 +177,14 @@ def _on_whole_batches(op: Any, kind: str) -> Function:
 
 def _split(args: Sequence[Any]) -> list[list[Any]]:
     """The arguments of each sample; a tuple of arrays (several outputs) is split, too."""
-    arrays = [x for arg in args for x in as_tuple(arg)]
+    arrays = [x for arg in args for x in as_tuple(arg) if x is not None]
     size = max(len(x) for x in arrays)
 
     def pick(arg: Any, i: int) -> Any:
         if isinstance(arg, tuple):
             return tuple(pick(x, i) for x in arg)
+        if arg is None:  # nobody reads it
+            return None
         return arg[i if len(arg) > 1 else 0]
 
     return [[pick(arg, i) for arg in args] for i in range(size)]

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import inspect
 import itertools
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch._functorch import eager_transforms
 from torch.autograd import forward_ad
 
 from twingrad.interop.framework import Arrays, Framework, inexact
+from twingrad.interop.reads import kept
 from twingrad.interop.rules import Kernel
 from twingrad.interop.signature import Signature
+from twingrad.interop.torch_build import build, fresh, resolved
 from twingrad.interop.torch_traced import apply
 
 
@@ -26,7 +27,7 @@ def make_function(kernel: Kernel, fw: Framework) -> Any:
     tangents: dict[Any, Any] = {}
 
     def forward(*inputs: torch.Tensor) -> Any:
-        return _fresh(kernel.evaluate(fw, inputs), inputs)
+        return fresh(kernel.evaluate(fw, inputs), inputs)
 
     def backward(ctx: Any, *cts: torch.Tensor | None) -> Any:
         if not any(ctx.needs_input_grad):
@@ -59,7 +60,10 @@ def make_function(kernel: Kernel, fw: Framework) -> Any:
         given = iter(found if isinstance(found, tuple) else (found,))
         return tuple([next(given) if move else None for move in moves])
 
-    return _build(op.name, op.signature, forward, backward, jvp, kernel=kernel)
+    def keep(kind: str) -> tuple[bool, ...]:
+        return kept(op, kind)  # asked each time: a rule can be set again
+
+    return build(op.name, op.signature, forward, backward, jvp, keep, kernel=kernel)
 
 
 def make_autodiff(name: str, signature: Signature, function: Callable[..., Arrays]) -> Any:
@@ -71,24 +75,25 @@ def make_autodiff(name: str, signature: Signature, function: Callable[..., Array
     pushes: dict[Any, Any] = {}
 
     def forward(*args: torch.Tensor) -> Any:
-        return _fresh(function(*args), args)
+        return fresh(function(*args), args)
 
     def backward(ctx: Any, *cts: torch.Tensor | None) -> Any:
-        args, wanted = ctx.saved_tensors[: len(signature.inputs)], ctx.needs_input_grad
+        args, wanted = ctx.saved_tensors, ctx.needs_input_grad
         live = [i for i, want in enumerate(wanted) if want]
         moving = tuple(args[i] for i in live)
         gradients = pull_back(_restrict(function, args, live), moving, cts)
-        found = dict(zip(live, map(_resolved, gradients), strict=True))
+        found = dict(zip(live, map(resolved, gradients), strict=True))
         return tuple(found.get(i) for i in range(len(args)))
 
     def jvp(ctx: Any, *dots: torch.Tensor | None) -> Any:
-        args = _primals(ctx.saved_tensors[: len(signature.inputs)])
+        args = _primals(ctx.saved_tensors)
         live = tuple(i for i, dot in enumerate(dots) if dot is not None)
         if live not in pushes:
             pushes[live] = _push_function(name, signature, function, live)
         return apply(pushes[live], (*args, *[dots[i] for i in live]))
 
-    return _build(name, signature, forward, backward, jvp)
+    inputs_only = (True,) * len(signature.inputs)
+    return build(name, signature, forward, backward, jvp, lambda kind: inputs_only)
 
 
 def _primals(saved: Arrays) -> Arrays:
@@ -197,102 +202,6 @@ def _restrict(
         return function(*merged)
 
     return restricted
-
-
-def _build(
-    name: str,
-    signature: Signature,
-    forward: Callable[..., Any],
-    backward: Callable[..., Any],
-    jvp: Callable[..., Any],
-    **attributes: Any,
-) -> Any:
-    """The Function class itself, with a vmap rule that follows from the signature."""
-
-    function: Any
-
-    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
-        outs = output if isinstance(output, tuple) else (output,)
-        fixed = [y for y in outs if not inexact(y)]
-        if fixed:
-            ctx.mark_non_differentiable(*fixed)
-        ctx.save_for_backward(*inputs, *outs)
-        ctx.save_for_forward(*inputs, *outs)
-        ctx.set_materialize_grads(False)
-
-    def batched(function: Any, in_dims: Any, inputs: Arrays) -> Any:
-        outs = function.apply(*_lift(signature, in_dims, inputs))
-        return outs, (0,) * len(outs) if isinstance(outs, tuple) else 0
-
-    rules: dict[str, Callable[..., Any]] = {
-        "forward": forward,
-        "setup_context": setup_context,
-        "backward": backward,
-        "jvp": jvp,
-        "vmap": lambda info, in_dims, *inputs: batched(function, in_dims, inputs),
-        "batched": batched,
-    }
-    vars(forward)["__signature__"] = _AsGiven()
-    members: dict[str, Any] = {key: staticmethod(rule) for key, rule in rules.items()}
-    function = type(name, (torch.autograd.Function,), {**members, **attributes})
-    return function
-
-
-class _AsGiven(inspect.Signature):
-    """The signature of a forward that takes its arguments as they come.
-
-    `Function.apply` binds its arguments to the signature of forward at every call, which
-    costs more than the rest of a small op; there are no defaults here that it could find.
-    """
-
-    def bind(self, *args: Any, **kwargs: Any) -> Any:
-        return _Arguments(args, kwargs)
-
-
-class _Arguments(NamedTuple):
-    args: tuple[Any, ...]
-    kwargs: dict[str, Any]
-
-    def apply_defaults(self) -> None: ...
-
-
-def _lift(signature: Signature, in_dims: Any, inputs: Arrays) -> list[torch.Tensor]:
-    """Put the vmapped dimension in front, as one more batch dimension of each input."""
-    shapes = tuple(
-        x.shape if dim is None else x.shape[:dim] + x.shape[dim + 1 :]
-        for x, dim in zip(inputs, in_dims, strict=True)
-    )
-    aligned = signature.plan(shapes).aligned
-    lifted = []
-    for x, dim, shape in zip(inputs, in_dims, aligned, strict=True):
-        if dim is not None:
-            x = x.movedim(dim, 0)
-            if x.dim() <= len(shape):
-                x = x.reshape((x.shape[0], *shape))
-        lifted.append(x)
-    return lifted
-
-
-def _fresh(outs: Arrays, inputs: Arrays) -> Any:
-    """The outputs as a Function must return them: with memory of their own.
-
-    torch treats a Function that returns a view of an input as a view operation, and forward
-    mode writes tangents in the layout of their primals, which an expanded one cannot take.
-    """
-    fresh = tuple([_resolved(y.clone() if _borrowed(y, inputs) else y) for y in outs])
-    return fresh[0] if len(fresh) == 1 else fresh
-
-
-def _resolved(y: torch.Tensor) -> torch.Tensor:
-    """The tensor with its numbers in memory: with a lazy conjugate `y.numpy()` fails."""
-    return y.resolve_conj().resolve_neg() if y.is_conj() or y.is_neg() else y
-
-
-def _borrowed(y: torch.Tensor, inputs: Arrays) -> bool:
-    if not y._is_view():
-        return any(y is x for x in inputs)
-    bases = [x if x._base is None else x._base for x in inputs]
-    return 0 in y.stride() or not y.numel() or any(y._base is base for base in bases)
 
 
 def autocast_on(x: torch.Tensor | torch.device) -> bool:
