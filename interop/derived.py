@@ -53,23 +53,31 @@ def hosted(op: Op, kind: str, rule: Rule) -> Rule:
     seeds, results = (outputs, inputs) if kind == "vjp" else (inputs, outputs)
     n_seeds, n_out = len(seeds), len(outputs)
 
+    # An array that the rule does not read becomes its shape: one more dimension, of size 0.
     read = arrays_read(op.written[kind], op.signature)
     read = (True,) * n_seeds + read[len(inputs) :] + read[: len(inputs)]
+    cores = (*seeds, *outputs, *inputs)
+    cores = tuple(core if r else (*core, 0) for core, r in zip(cores, read, strict=True))
+
+    where = slice(n_seeds + n_out, None) if kind == "vjp" else slice(n_seeds, n_seeds + n_out)
 
     def forward(xp: Any, *arrays: Any, _wanted: Any = None, **static: Any) -> Any:
-        outs, given = arrays[n_seeds : n_seeds + n_out], arrays[n_seeds + n_out :]
         seen = [x if r else None for x, r in zip(arrays, read, strict=True)]
         seeded = tuple(seen[:n_seeds]) if kind == "jvp" or n_seeds > 1 else seen[0]
         out = tuple(seen[n_seeds : n_seeds + n_out]) if n_out > 1 else seen[n_seeds]
         found = as_tuple(rule(xp, seeded, out, *seen[n_seeds + n_out :], **static))
-        like = given if kind == "vjp" else outs
+        like = arrays[where]
         if len(found) != len(like):
             return found
         if kind == "vjp":
-            check_known(op, kind, moving(found, given, _wanted))
-        return filled(xp, [None if g is unknown else g for g in found], like)
+            check_known(op, kind, moving(found, like, _wanted))
+        found = tuple(None if g is unknown else g for g in found)
+        if all(g is not None for g in found):
+            return found
+        pairs = zip(like, read[where], strict=True)
+        return filled(xp, found, tuple(x if r else x.sum(-1) for x, r in pairs))
 
-    signature = Signature.of((*seeds, *outputs, *inputs), results)
+    signature = Signature.of(cores, results)
     first = n_seeds + n_out if kind == "vjp" else n_seeds  # of what the results are like
     derived = type(op)(
         forward,
@@ -81,7 +89,6 @@ def hosted(op: Op, kind: str, rule: Rule) -> Rule:
         dtypes=tuple(Like(first + i) for i in range(len(results))),
     )
     derived.__module__, op.parts[kind] = op.__module__, derived
-    derived.unread = frozenset(i for i, r in enumerate(read) if not r)
 
     adjoint = adjoint_of(op, rule) if kind == "vjp" and op.linear else None
 
@@ -92,7 +99,9 @@ def hosted(op: Op, kind: str, rule: Rule) -> Rule:
             static.pop("_wanted", None)
             found = as_tuple(adjoint(xp, *arrays, *given, **static))
             return substituted(op, (None,) * len(given), found)
-        return derived(xp, *arrays, *outs, *given, **static)
+        arrays = (*arrays, *outs, *given)
+        shapes = [x if r else x[..., None][..., :0] for x, r in zip(arrays, read, strict=True)]
+        return derived(xp, *shapes, **static)
 
     return SaysWanted(traced) if kind == "vjp" else traced
 

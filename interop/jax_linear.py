@@ -26,6 +26,8 @@ from jax.interpreters import ad, batching, mlir
 
 from twingrad.interop.framework import Arrays, Framework, inexact
 from twingrad.interop.jax_held import hold, kernel_of
+from twingrad.interop.jax_kept import Keep, as_held, read_by_either, restored
+from twingrad.interop.jax_kept import held as held_arrays
 from twingrad.interop.rules import Kernel
 
 linear_p = Primitive("twingrad_linear")
@@ -42,8 +44,9 @@ def apply_linear(
     )
     moving = tuple(dot for dot, alive in zip(tangents, live, strict=True) if alive)
     if moving:
-        args = vary_alike((*inputs, *outs, *moving))
-        found = iter(linear_p.bind(*args, held=hold(kernel), fw=fw, live=live))
+        keep = read_by_either(kernel.op)
+        args = vary_alike((*held_arrays((*inputs, *outs), keep), *moving))
+        found = iter(linear_p.bind(*args, held=hold(kernel), fw=fw, live=live, keep=keep))
         zeros = None
     else:
         found, zeros = iter(()), jnp.zeros_like
@@ -57,30 +60,34 @@ def apply_linear(
     )
 
 
-def _split(args: Arrays, kernel: Kernel) -> tuple[Arrays, Arrays, Arrays]:
-    n_in = len(kernel.op.signature.inputs)
-    n_fixed = n_in + len(kernel.op.signature.outputs)
+def _split(args: Arrays, kernel: Kernel, keep: Keep) -> tuple[Arrays, Arrays, Arrays]:
+    n_in, n_fixed = len(kernel.op.signature.inputs), len(keep)
     args = as_arrays(args)
-    return args[:n_in], args[n_in:n_fixed], args[n_fixed:]
+    fixed = restored(args[:n_fixed], keep)
+    return fixed[:n_in], fixed[n_in:], args[n_fixed:]
 
 
-def _push(*args: Any, held: Any, fw: Framework, live: tuple[bool, ...]) -> list[Any]:
+def _push(*args: Any, held: Any, fw: Framework, live: tuple[bool, ...], keep: Keep) -> list[Any]:
     kernel = kernel_of(held)
-    inputs, outs, moving = _split(args, kernel)
+    inputs, outs, moving = _split(args, kernel, keep)
     given = iter(moving)
     dots = tuple(next(given) if alive else None for alive in live)
     found = kernel.push(fw, dots, outs, inputs)
     return [dot for dot in found if dot is not None]
 
 
-def _abstract(*avals: Any, held: Any, **_: Any) -> list[Any]:
-    outs = _split(avals, kernel_of(held))[1]
-    return [y.update(weak_type=False) for y in outs if inexact(y)]
+def _abstract(*avals: Any, held: Any, keep: Keep, **_: Any) -> list[Any]:
+    outs = range(len(kernel_of(held).op.signature.inputs), len(keep))
+    shapes = [avals[i].shape if keep[i] else avals[i].shape[:-1] for i in outs]
+    return [
+        avals[i].update(shape=shape, weak_type=False)
+        for i, shape in zip(outs, shapes, strict=True)
+        if inexact(avals[i])
+    ]
 
 
 def _jvp(primals: Arrays, tangents: Arrays, **params: Any) -> tuple[Any, Any]:
     """Linear in the tangents; in inputs and outputs it is differentiated as the rule is."""
-    kernel = kernel_of(params["held"])
     found = linear_p.bind(*primals, **params)
     n_fixed = len(primals) - sum(params["live"])
     terms = []
@@ -100,14 +107,13 @@ def _jvp(primals: Arrays, tangents: Arrays, **params: Any) -> tuple[Any, Any]:
         at, along = [primals[i] for i in where], [tangents[i] for i in where]
         terms.append(jax.jvp(push, at, along)[1])
     if not terms:
-        outs = [y for y in _split(primals, kernel)[1] if inexact(y)]
-        return found, [ad.Zero(jax.typeof(y)) for y in outs]
+        return found, [ad.Zero(jax.typeof(y)) for y in found]
     return found, [functools.reduce(jnp.add, term) for term in zip(*terms, strict=True)]
 
 
-def _transpose(cts: Any, *args: Any, held: Any, fw: Framework, live: Any) -> list[Any]:
+def _transpose(cts: Any, *args: Any, held: Any, fw: Framework, live: Any, keep: Keep) -> list[Any]:
     kernel = kernel_of(held)
-    inputs, outs, moving = _split(args, kernel)
+    inputs, outs, moving = _split(args, kernel, keep)
     given = iter(cts)
     seeds: Arrays = tuple(next(given) if inexact(y) else None for y in outs)
     seeds = tuple(map(as_seed, seeds, outs))
@@ -126,19 +132,23 @@ def _transpose(cts: Any, *args: Any, held: Any, fw: Framework, live: Any) -> lis
 
 def _batch(args: Arrays, dims: Any, **params: Any) -> tuple[Any, Any]:
     """Put the mapped dimension in front as one more batch dimension."""
-    kernel = kernel_of(params["held"])
+    kernel, keep = kernel_of(params["held"]), params["keep"]
     args = as_arrays(args)
     size = next(x.shape[d] for x, d in zip(args, dims, strict=True) if d is not None)
     args = tuple(x if d is None else jnp.moveaxis(x, d, 0) for x, d in zip(args, dims, strict=True))
-    shapes = tuple(x.shape if d is None else x.shape[1:] for x, d in zip(args, dims, strict=True))
+    tails = [as_held(keep, i) for i in range(len(args))]
+    shapes = tuple(
+        x.shape[d is not None : x.ndim - len(tail)]
+        for x, d, tail in zip(args, dims, tails, strict=True)
+    )
     aligned = kernel.tangent_signature(params["live"]).plan(shapes).aligned
     n_in, n_out = len(kernel.op.signature.inputs), len(kernel.op.signature.outputs)
     lifted = []
-    for i, (x, d, shape) in enumerate(zip(args, dims, aligned, strict=True)):
+    for i, (x, d, shape, tail) in enumerate(zip(args, dims, aligned, tails, strict=True)):
         if d is not None:
-            x = jnp.reshape(x, (size, *shape))
+            x = jnp.reshape(x, (size, *shape, *tail))
         elif n_in <= i < n_in + n_out:  # the results are promised in the shape of the outputs
-            x = jnp.broadcast_to(x, (size, *shape))
+            x = jnp.broadcast_to(x, (size, *shape, *tail))
         lifted.append(x)
     found = linear_p.bind(*vary_alike(tuple(lifted)), **params)
     return found, (0,) * len(found)

@@ -90,12 +90,7 @@ def call_host(
     rank, size = len(plan.batch), math.prod(plan.batch)
     if not size:
         return tuple(map(np.empty, plan.outputs, dtypes))
-    arrays = tuple(
-        [
-            _shape_only(x, rank, size) if i in op.unread else _flat(x, plan.batch, rank, size)
-            for i, x in enumerate(inputs)
-        ]
-    )
+    arrays = tuple([_flat(x, plan.batch, rank, size) for x in inputs])
     try:
         found = as_tuple(op.forward(np, *arrays, **kernel.keywords))
     except Exception as error:
@@ -125,12 +120,6 @@ def _protected(x: Any) -> Any:
 def _own(y: Any) -> Any:
     """A result that the caller may change: no protected view of what the rule was given."""
     return y if not isinstance(y, np.ndarray) or y.flags.writeable else y.copy()
-
-
-def _shape_only(x: Any, rank: int, size: int) -> np.ndarray:
-    """What stands for an array whose numbers are not looked at: it takes no memory."""
-    batch = 1 if x.shape[:rank] == (1,) * rank else size
-    return np.broadcast_to(np.zeros((), x.dtype), (batch, *x.shape[rank:]))
 
 
 def _flat(x: Any, batch: tuple[int, ...], rank: int, size: int) -> np.ndarray:

@@ -66,7 +66,6 @@ class Op:
         self.jvp: Any = None
         self.vjp_on_host = self.jvp_on_host = False
         self.jvp_unknown: tuple[str, ...] = ()
-        self.unread: frozenset[int] = frozenset()  # arguments whose numbers are never looked at
         self.bound: dict[str, Any] = {}
         self.recipe: Any = None  # the call that makes it, where it is not known by a name
         self.changes: dict[str, Any] = {}  # the rules that were set after that call
