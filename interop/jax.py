@@ -30,11 +30,10 @@ from twingrad.interop.errors import ArgumentError
 from twingrad.interop.framework import DTYPES, Arrays, inexact, kind
 from twingrad.interop.jax_evaluate import evaluate
 from twingrad.interop.jax_host import call_host
-from twingrad.interop.jax_kept import held, restored
+from twingrad.interop.jax_kept import held, restored, to_keep
 from twingrad.interop.jax_linear import apply_linear, as_arrays, as_seed, sum_to, vary_as, vary_with
 from twingrad.interop.op import Op
 from twingrad.interop.promises import follows
-from twingrad.interop.reads import kept
 from twingrad.interop.rules import Kernel
 from twingrad.interop.signature import Plan, Shape
 from twingrad.interop.static import KEPT
@@ -160,11 +159,13 @@ def _custom_vjp(kernel: Kernel) -> Any:
         outs = kernel.evaluate(JAX, inputs)
         # what moves is known by the structure: an entry is an empty tuple or None
         moves = tuple(() if p.perturbed and inexact(p.value) else None for p in primals)
-        return outs, (held((*inputs, *outs), kept(kernel.op, "vjp")), moves)
+        keep = to_keep(kernel.op, ("vjp",), (*inputs, *outs))
+        read = tuple(() if k else None for k in keep)
+        return outs, (held((*inputs, *outs), keep), moves, read)
 
     def bwd(residuals: Any, cts: Arrays) -> Arrays:
-        arrays, moves = residuals
-        arrays = restored(arrays, kept(kernel.op, "vjp"))
+        arrays, moves, read = residuals
+        arrays = restored(arrays, tuple(r is not None for r in read))
         inputs, outs = arrays[: len(moves)], arrays[len(moves) :]
         seeds = tuple(
             as_seed(ct, y) if inexact(y) else None for ct, y in zip(cts, outs, strict=True)

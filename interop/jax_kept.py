@@ -18,9 +18,19 @@ from twingrad.interop.reads import kept
 Keep = tuple[bool, ...]
 
 
-def read_by_either(op: Any) -> Keep:
-    """For each input and then each output, whether the vjp or the jvp reads it."""
-    return tuple(a or b for a, b in zip(kept(op, "vjp"), kept(op, "jvp"), strict=True))
+def to_keep(op: Any, kinds: tuple[str, ...], arrays: Arrays) -> Keep:
+    """For each input and then each output, whether it is held: whether one of the rules reads it.
+
+    On a mesh all are held: the types of results are those of outputs, with their sharding.
+    """
+    if any(_on_mesh(x) for x in arrays):
+        return (True,) * len(arrays)
+    return tuple(map(any, zip(*[kept(op, kind) for kind in kinds], strict=True)))
+
+
+def _on_mesh(x: Any) -> bool:
+    sharding = getattr(jax.typeof(x), "sharding", None)
+    return sharding is not None and not sharding.mesh.empty
 
 
 def held(arrays: Arrays, keep: Keep) -> Arrays:

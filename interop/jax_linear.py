@@ -26,7 +26,7 @@ from jax.interpreters import ad, batching, mlir
 
 from twingrad.interop.framework import Arrays, Framework, inexact
 from twingrad.interop.jax_held import hold, kernel_of
-from twingrad.interop.jax_kept import Keep, as_held, read_by_either, restored
+from twingrad.interop.jax_kept import Keep, as_held, restored, to_keep
 from twingrad.interop.jax_kept import held as held_arrays
 from twingrad.interop.rules import Kernel
 
@@ -44,7 +44,7 @@ def apply_linear(
     )
     moving = tuple(dot for dot, alive in zip(tangents, live, strict=True) if alive)
     if moving:
-        keep = read_by_either(kernel.op)
+        keep = to_keep(kernel.op, ("vjp", "jvp"), (*inputs, *outs))
         args = vary_alike((*held_arrays((*inputs, *outs), keep), *moving))
         found = iter(linear_p.bind(*args, held=hold(kernel), fw=fw, live=live, keep=keep))
         zeros = None

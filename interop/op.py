@@ -61,7 +61,7 @@ class Op:
         self.signature = signature
         self.name, self.names, self.statics = name, names, statics
         self.host, self.hidden = host, hidden
-        self.reads: dict[str, tuple[bool, ...]] = {}  # what each rule reads; see `arrays_read`
+        self.reads: dict[str, Any] = {}  # each rule, and what it reads; see `arrays_read`
         self.vjp: Any = None  # a Rule, once def_vjp has been called
         self.jvp: Any = None
         self.vjp_on_host = self.jvp_on_host = False
@@ -80,11 +80,6 @@ class Op:
         self.__name__ = self.__qualname__ = name
         self.__doc__ = inspect.getdoc(forward)
         self.__module__ = forward.__module__
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        if name in ("vjp", "jvp"):
-            self.reads.pop(name, None)
-        super().__setattr__(name, value)
 
     def __repr__(self) -> str:
         return f"<op {self.label}>"
@@ -165,14 +160,14 @@ class Op:
             self.jvp_unknown = unknown
         if isinstance(rule, Op):
             setattr(self, kind, delegate(self, kind, rule))
-            self.reads[kind] = arrays_read(rule, self.signature)
+            self.reads[kind] = getattr(self, kind), arrays_read(rule, self.signature)
             self.changes[kind] = ("_set", kind, rule, host, unknown)
             return rule
         check_arity(self.signature, self.label, rule, 3, f"its {kind}")
         on_host = bool(self.host) if host is None else host
         self.written[kind] = rule
         setattr(self, kind, hosted(self, kind, on_batches(self, kind)) if on_host else rule)
-        self.reads[kind] = arrays_read(rule, self.signature)
+        self.reads[kind] = getattr(self, kind), arrays_read(rule, self.signature)
         setattr(self, f"{kind}_on_host", on_host)
         self.changes[kind] = ("_set", kind, rule, host, unknown)
         self.bound.clear()

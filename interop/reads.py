@@ -35,17 +35,24 @@ def kept(op: Any, kind: str) -> tuple[bool, ...]:
     """What to keep for the rule `kind`, or without it for the one that it follows from."""
     if getattr(op, kind) is None:
         kind = "jvp" if kind == "vjp" else "vjp"
-    found: tuple[bool, ...] | None = op.reads.get(kind)
-    if found is None:
-        return (True,) * (len(op.signature.inputs) + len(op.signature.outputs))
-    return found
+    read = _known(op, kind)
+    if op.linear and read:  # forward mode is the op itself, at the inputs that it is not linear in
+        n_in = len(op.signature.inputs)
+        return (True,) * n_in + read[n_in:]
+    return read or (True,) * (len(op.signature.inputs) + len(op.signature.outputs))
+
+
+def _known(op: Any, kind: str) -> tuple[bool, ...]:
+    """What the rule reads; nothing is known where another was put in its place."""
+    rule, read = op.reads.get(kind, (None, ()))
+    return read if rule is getattr(op, kind) else ()
 
 
 def shown(
     op: Any, kind: str, inputs: tuple[Any, ...], outs: tuple[Any, ...]
 ) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
     """The arrays as a rule in `xp` calls gets them: None where it does not read one."""
-    read = op.reads.get(kind, ())
+    read = _known(op, kind)
     if all(read) or getattr(op, kind) is not op.written.get(kind):
         return inputs, outs
     seen = [x if r else None for x, r in zip((*inputs, *outs), read, strict=True)]
