@@ -49,9 +49,17 @@ def _evaluate(*args: Any, held: Any, fw: Framework) -> list[Any]:
 def _abstract(*avals: Any, **params: Any) -> list[Any]:
     given = [jax.ShapeDtypeStruct(x.shape, x.dtype) for x in avals]
     found = jax.eval_shape(lambda *xs: _evaluate(*xs, **params), *given)
-    outs = [ShapedArray(y.shape, y.dtype) for y in found]
-    axes = getattr(avals[0], "manual_axis_type", None)
-    return outs if axes is None else [y.update(manual_axis_type=axes) for y in outs]
+    first = avals[0]  # they all vary alike, and so do the results
+    return [_like(first, y) for y in found]
+
+
+def _like(aval: Any, y: Any) -> Any:
+    """The type of a result that varies over the devices as that one does."""
+    axes = getattr(aval, "manual_axis_type", None)
+    if axes is None or not axes.varying:
+        return ShapedArray(y.shape, y.dtype)
+    place = aval.sharding.update(spec=(None,) * len(y.shape))
+    return aval.update(shape=y.shape, dtype=y.dtype, weak_type=False, sharding=place)
 
 
 def _transpose(cts: Any, *args: Any, held: Any, fw: Framework) -> list[Any]:
