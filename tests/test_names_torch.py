@@ -11,7 +11,7 @@ import textwrap
 import numpy as np
 import pytest
 import torch
-from torch.func import grad, hessian, jacfwd, jacrev, jvp, vmap
+from torch.func import grad
 
 from tests import sample_ops
 from twingrad import ops
@@ -62,7 +62,7 @@ def python(code, *args, **environment):
 SAVE = """
 import sys
 from tests import sample_ops
-from tests.test_names_torch import Layer, X, bind, export, np, ops, torch
+from tests.test_names_torch import X, bind, export, ops, torch
 from twingrad.interop import define
 
 def save(f, name):
@@ -195,69 +195,6 @@ def test_a_program_for_another_signature_raises(elsewhere, monkeypatch):
     monkeypatch.delattr(sample_ops, "module_level")
     with pytest.raises(ArgumentError, match="an op module_level that tests.sample_ops does not"):
         run(elsewhere / "default.pt2")
-
-
-MAKERS = [lambda: sample_ops.cube(100.0), sample_ops.host_sin]
-
-
-@pytest.mark.parametrize("strict", [False, True])
-@pytest.mark.parametrize("make", MAKERS)
-@pytest.mark.parametrize(
-    "mapped",
-    [
-        lambda f: vmap(f),
-        lambda f: lambda x: vmap(vmap(f))(x[:, None] * x),
-        lambda f: lambda x: vmap(f, 1)(x[:, None] * x),
-        lambda f: lambda x: jvp(f, (x,), (x,))[1],
-    ],
-)
-def test_a_program_may_have_a_vmap_or_jvp_in_it(make, mapped, strict):
-    """The rule holds in the gradient of the program."""
-    f = bind(make())
-    program = torch.export.export(Layer(mapped(f)), (X,), strict=strict).module()
-    torch.testing.assert_close(program(X), mapped(f)(X))
-    (x,) = leaves = [X.clone().requires_grad_()]
-    found = torch.autograd.grad(program(x).sum(), leaves)
-    torch.testing.assert_close(found, torch.autograd.grad(mapped(f)(x).sum(), leaves))
-
-
-@pytest.mark.parametrize("make", MAKERS)
-@pytest.mark.parametrize(
-    "derived",
-    [
-        lambda f: grad(lambda x: f(x).sum()),
-        lambda f: lambda x: jvp(f, (x,), (x,))[1],
-        lambda f: jacfwd(f),
-        lambda f: jacrev(f),
-        lambda f: hessian(lambda x: f(x).sum()),
-        lambda f: lambda x: vmap(f)(torch.stack([x, 2 * x])),
-    ],
-)
-def test_a_program_can_be_transformed(make, derived):
-    f = bind(make())
-    torch.testing.assert_close(derived(export(f).module())(X), derived(f)(X))
-
-
-REFUSED = """
-from tests.test_names_torch import MAKERS, X, Layer, bind, export, grad, jacfwd, jvp, vmap
-from twingrad.interop import ExportError
-def pushed(f):
-    return lambda x: jvp(grad(lambda x: f(x).sum()), (x,), (x,))[1]
-for derived in (lambda f: vmap(grad(f)), lambda f: jacfwd(f), pushed):
-    for make in MAKERS:
-        try:
-            export(derived(bind(make())))
-        except ExportError as error:
-            assert "apply these to program.module()" in str(error)
-        else:
-            raise AssertionError
-"""
-
-
-@pytest.mark.slow
-def test_a_derivative_in_a_program_says_how_to_take_it():
-    """In a process of its own, as torch leaves its levels open where an export raises."""
-    python(REFUSED)
 
 
 CACHED = """

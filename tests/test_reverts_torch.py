@@ -24,6 +24,7 @@ from twingrad.interop import numpy as ours_numpy
 from twingrad.interop import torch as ours
 from twingrad.interop import torch_function as functions
 from twingrad.interop import torch_traced as traced
+from twingrad.interop.promises import promised
 
 second_derivative = traps.test_second_derivatives_differentiate_the_rule_in_every_nesting
 host_second_derivative = host_cases.test_second_derivatives_of_a_host_op_compile
@@ -51,7 +52,7 @@ def traced_by_dynamo(patch):
 def jvp_written_out(patch):
     """T2: the jvp is computed in the Function's own jvp."""
 
-    def tangent(kernel, fw, live):
+    def tangent(kernel, fw, live, moves):
         n = len(live) + len(kernel.op.signature.outputs)
 
         def push(*args):
@@ -82,7 +83,8 @@ def numpy_in_the_function(patch):
 
     def call(kernel, inputs):
         arrays = tuple(x.detach().numpy() for x in inputs)
-        found = ours_numpy.call_host(kernel, arrays, kernel.plan(arrays))
+        dtypes = promised(kernel.op.dtypes, arrays)
+        found = ours_numpy.call_host(kernel, arrays, kernel.plan(arrays), dtypes)
         return tuple(map(torch.from_numpy, found))
 
     patch.setattr(ours, "call_host", call)
