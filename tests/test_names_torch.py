@@ -127,7 +127,7 @@ def test_names_are_numbers_except_for_what_a_module_holds():
     f = bind(ops.rosenbrock).Function.kernel
     assert torch_names.name_of(f).startswith("twingrad.ops.rosenbrock:rosenbrock (n)->() {'a': 1.0")
     part = bind(sample_ops.host_power_of_module.parts["vjp"]).Function.kernel
-    assert ":host_power_of_module.vjp (),(),()->() {" in torch_names.name_of(part)
+    assert ":host_power_of_module.vjp " in torch_names.name_of(part)
 
 
 @pytest.mark.parametrize("factors", [(2.0, 3.0)])
