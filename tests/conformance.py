@@ -47,11 +47,13 @@ LINES = {
     "modes inside shard_map": "second order of DTensors; every mode inside and of shard_map",
     "sharded batch": "DTensor; jit with NamedSharding",
     "dtypes": "float64, float32, float16, bfloat16, mixed, numbers",
+    "result dtypes": "as declared; gradients as the inputs; what does not fit is refused",
     "autocast or x64 off": "torch: CPU autocast; JAX: without x64",
     "odd inputs": "strided, stride 0, empty batch, 0-d, size 1",
     "other processes": "pickled op, in a process of its own",
     "threads": "8 threads at once",
     "memory": "freed when a graph is dropped",
+    "loops without growth": "value, gradient and tangent keep nothing from call to call",
     "bad input": "an error that names op, signature and argument",
     "agreement": "the same numbers as in NumPy",
 }

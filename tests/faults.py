@@ -30,9 +30,9 @@ class Fault:
         return replace(row, op=self.make(row.op))
 
 
-def copy(op: Op, forward=None, vjp=None, jvp=None) -> Op:
-    """The same op with another function or other rules; None keeps what is there."""
-    options = {"dtypes": op.dtypes, "linear": op.linear}
+def copy(op: Op, forward=None, vjp=None, jvp=None, dtypes=None) -> Op:
+    """The same op with another function, rules or dtypes; None keeps what is there."""
+    options = {"dtypes": dtypes or op.dtypes, "linear": op.linear}
     made = define(str(op.signature), host=op.host, hidden=op.hidden, **options)(
         forward or op.written["function"]
     )

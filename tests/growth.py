@@ -92,8 +92,11 @@ class Growth:
 
 
 def grow(call, sort, count, warm, trace=True):
-    """The `Growth` over that many calls, after `warm` others that fill what is bounded."""
-    case = SORTS[sort]()
+    """The `Growth` over that many calls, after `warm` others that fill what is bounded.
+
+    `sort` is a name in `SORTS`, or a function i -> (op, inputs, static parameters).
+    """
+    case = sort if callable(sort) else SORTS[sort]()
 
     def step(i):
         op, inputs, static = case(i)

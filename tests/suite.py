@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests import properties, properties_batch, properties_calls
+from tests import properties, properties_batch, properties_calls, properties_results
 from tests.conformance import ALIKE
 from tests.op_table import ROWS
 
@@ -34,6 +34,8 @@ TABLE = {
     "grad of vmap": ("vmap and derivatives", properties_batch.check_grad_of_vmap),
     "vmap of hessian": ("vmap and derivatives", properties_batch.check_vmap_of_hessian),
     "native batching": ("native batching", properties_calls.check_native_batching),
+    "result dtypes": ("result dtypes", properties_results.check_result_dtypes),
+    "loops": ("loops without growth", properties_results.check_loops),
     "bad input": ("bad input", properties_calls.check_bad_input),
     "threads": ("threads", properties_calls.check_threads),
 }

@@ -1,0 +1,59 @@
+"""The properties of `properties`, continued: what a call returns, and what it leaves behind."""
+
+import functools
+
+import pytest
+
+from tests.closeness import assert_close
+from tests.faults import copy
+from tests.growth import grow
+from tests.properties import arrays
+from tests.references.expected import Expected
+from twingrad.interop import RuleError
+from twingrad.interop.signature import as_tuple
+
+
+def _ways(side, op, x):
+    """name -> the value, gradient and tangent of an op: host ops as they are, others once."""
+    f, every = side.function(op), tuple(range(len(x)))
+
+    def loss(*x):
+        return side.LIB.sum(f(*x))
+
+    ways = {
+        "value": f,
+        "gradient": side.grad(loss, argnums=every),
+        "tangent": lambda *x: side.jvp(f, x, x)[1],
+    }
+    return ways if op.host else {name: side.once(way) for name, way in ways.items()}
+
+
+def check_result_dtypes(side, row):
+    """float32 inputs: results in the dtype that is declared, gradients in the inputs' own."""
+    raw = row.inputs((2,), dtype="float32")
+    x, want = tuple(map(side.array, raw)), Expected(row, raw).value()
+    hidden = len(row.op.signature.outputs) - 1
+    for declared, dtype in ((None, "float32"), ("float64", "float64")):
+        ways = _ways(side, copy(row.op, dtypes=(declared,) + (None,) * hidden), x)
+        value, tangent = ways["value"](*x), ways["tangent"](*x)
+        assert (side.dtype_of(value), side.dtype_of(tangent)) == (dtype, dtype)
+        assert_close(value, want, f"declared {declared}", rtol=1e-4)
+        assert {side.dtype_of(g) for g in ways["gradient"](*x)} == {"float32"}
+    written = row.op.written["function"]
+
+    @functools.wraps(written)
+    def turned(xp, *args, **static):
+        first, *rest = as_tuple(written(xp, *args, **static))
+        return (first * (1 + 0j), *rest)
+
+    made = copy(row.op, turned, dtypes=("real",) + (None,) * hidden)
+    with pytest.raises(RuleError, match=rf"^{row.name} .*returned complex.* where float32"):
+        _ways(side, made, x)["value"](*x)
+
+
+def check_loops(side, row):
+    """Python's memory levels off: 100 calls keep less than 2000 bytes each, most of it once."""
+    x = arrays(side, row, (2,))
+    for name, way in _ways(side, row.op, x).items():
+        found = grow(lambda op, *x, way=way: way(*x), lambda i: (row.op, x, {}), 100, 50)
+        assert found.traced < 2000, f"{name}: {found}"
