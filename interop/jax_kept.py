@@ -11,6 +11,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer
 
 from twingrad.interop.framework import Arrays
 from twingrad.interop.reads import kept
@@ -49,7 +50,7 @@ def restored(arrays: Arrays, keep: Keep) -> Arrays:
 
 
 def _stand_in(x: Any) -> Any:
-    if isinstance(x, jax.core.Tracer):
+    if isinstance(x, Tracer):
         return jnp.sum(x, axis=-1, dtype=x.dtype)
     return np.broadcast_to(np.zeros((), x.dtype), x.shape[:-1])
 

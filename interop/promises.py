@@ -109,7 +109,7 @@ def fit(label: str, y: np.ndarray, dtype: str, declared: Declared, low: str = ""
     if y.dtype.kind not in _RANKS:
         raise RuleError(f"{label}: its host function returned dtype {y.dtype}")
     if isinstance(declared, Like):
-        y = y.real if wanted.kind == "f" else y
+        y = np.real(y) if wanted.kind == "f" else y
     elif _RANKS[y.dtype.kind] > _RANKS[wanted.kind]:
         raise RuleError(
             f"{label}: its host function returned {y.dtype} where {wanted} is promised; "

@@ -145,7 +145,7 @@ def _make(op: Op) -> Any:
     # Dynamo traces the function that it is given itself, allowed in the graph or not.
     def bound(*args: Any, **kwargs: Any) -> Any:
         if kwargs and torch.compiler.is_dynamo_compiling() and not _fits(op.label, kwargs):
-            return _outside(evaluate, args, kwargs)
+            return _outside(evaluate, args, kwargs)  # pyright: ignore[reportCallIssue]
         return evaluate(*args, **kwargs)
 
     _own_code(bound, op)

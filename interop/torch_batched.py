@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
+from torch import _add_batch_dim, _remove_batch_dim  # pyright: ignore[reportPrivateImportUsage]
 
 Tensors = Sequence[torch.Tensor]
 
@@ -25,10 +26,10 @@ def on_first_vmap(call: Callable[[Tensors], Tensors], inputs: Tensors) -> list[t
     depth = torch._C._vmapmode_increment_nesting() - 1
     torch._C._vmapmode_decrement_nesting()
     for level in range(depth, 0, -1):
-        inputs = [torch._remove_batch_dim(x, level, 1, 0) for x in inputs]
+        inputs = [_remove_batch_dim(x, level, 1, 0) for x in inputs]
     outs = list(call(inputs))
     for level in range(1, depth + 1):
-        outs = [y[0] if y.shape[0] == 1 else torch._add_batch_dim(y, 0, level) for y in outs]
+        outs = [y[0] if y.shape[0] == 1 else _add_batch_dim(y, 0, level) for y in outs]
     return outs
 
 

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch._C._functorch import TransformType
+from torch._C._functorch import TransformType, get_interpreter_stack
 from torch.compiler import is_exporting
 
 from twingrad.interop.errors import ArgumentError, ExportError
@@ -40,7 +40,7 @@ def take_apart(function: Any, inputs: Arrays) -> Any:
 
 def _call_exported(function: Any, inputs: Arrays) -> Any:
     """The op as one node of an exported graph, also under vmap or jvp."""
-    levels = {level.key() for level in torch._C._functorch.get_interpreter_stack() or ()}
+    levels = {level.key() for level in get_interpreter_stack() or ()}
     if TransformType.Grad in levels or len(levels) > 1:
         raise ExportError(
             f"{function.kernel.op.label}: torch.export takes vmap or jvp inside of a program, but "

@@ -11,7 +11,7 @@ from tests.chains_ops import SMALL
 pytest.importorskip("torch")
 from tests import side_torch  # noqa: E402
 from tests.chains_torch import COMPILED, GRAMMAR  # noqa: E402
-from twingrad.interop import ShapeError, torch_function  # noqa: E402
+from twingrad.interop import ShapeError, torch_build  # noqa: E402
 
 
 @pytest.mark.parametrize("row, count", each(light=24, heavy=8))
@@ -45,12 +45,12 @@ def test_chains_find_a_rule_that_is_one_per_cent_wrong(rules):
 
 
 def test_chains_find_a_batching_rule_that_ignores_in_dims(monkeypatch):
-    lift = torch_function._lift
+    lift = torch_build._lift
 
     def careless(signature, in_dims, inputs):
         return lift(signature, [None if d is None else 0 for d in in_dims], inputs)
 
-    monkeypatch.setattr(torch_function, "_lift", careless)
+    monkeypatch.setattr(torch_build, "_lift", careless)
     row = next(row for row in SMALL if row.name == "affine")
     with pytest.raises((AssertionError, ShapeError)):
         find_fault(side_torch, GRAMMAR, 36, row)

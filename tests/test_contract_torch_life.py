@@ -12,7 +12,7 @@ import torch
 from torch.func import grad, hessian, jvp, vjp, vmap
 
 from tests import sample_ops
-from twingrad.interop import ArgumentError
+from twingrad.interop import ArgumentError, define
 from twingrad.interop.torch import bind
 
 close = functools.partial(torch.testing.assert_close, rtol=1e-12, atol=1e-12)
@@ -36,6 +36,18 @@ def test_an_op_that_returns_its_input_or_a_view_keeps_its_rule(make):
     close(grad(lambda x: f(x).sum())(x), hundred)
     close(vmap(grad(lambda x: f(x).sum()))(torch.stack([x, x])), hundred.expand(2, 2, 3))
     close(vmap(f, 2, 2)(x.detach()[..., None])[..., 0], f(x.detach()))
+
+
+def test_a_rule_may_read_the_input_that_its_op_returns():
+    """torch saves no tensor that is both: an output owns its memory."""
+
+    @define("()->()")
+    def same(xp, x):
+        return x
+
+    same.def_vjp(lambda xp, ct, out, x: ct * xp.cos(x))
+    close(grad(lambda x: bind(same)(x).sum())(X), torch.cos(X))
+    close(jvp(bind(same), (X,), (X,))[1], X * torch.cos(X))
 
 
 @pytest.mark.parametrize("make", [sample_ops.identity, sample_ops.flip_axes])

@@ -7,6 +7,7 @@ from torch.autograd.functional import hessian, jacobian
 
 from tests import sample_ops
 from twingrad.interop.torch import bind
+from twingrad.interop.torch_names import name_of
 
 close = torch.testing.assert_close
 X = torch.tensor([[0.5, -1.0, 2.0], [0.1, 0.2, 0.3]], dtype=torch.float64)
@@ -51,7 +52,7 @@ def test_vectorized_jacobian_and_hessian(strategy):
 
 def test_torch_func_vmap_over_the_bare_operator():
     op, recorder = sample_ops.host_energy()
-    name = bind(op).Function.name
+    name = name_of(bind(op).Function.kernel)
     host = torch.ops.twingrad.host
     (found,) = torch.func.vmap(lambda x: host([x, S[0]], name), in_dims=1)(X)
     close(found, (X * X).sum(0) * S[0])
