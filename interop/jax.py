@@ -158,7 +158,8 @@ def _custom_vjp(kernel: Kernel) -> Any:
         inputs = as_arrays(tuple([p.value for p in primals]))
         outs = kernel.evaluate(JAX, inputs)
         # what moves is known by the structure: an entry is an empty tuple or None
-        moves = tuple(() if p.perturbed and inexact(p.value) else None for p in primals)
+        pairs = zip(primals, inputs, strict=True)
+        moves = tuple(() if p.perturbed and inexact(x) else None for p, x in pairs)
         keep = to_keep(kernel.op, ("vjp",), (*inputs, *outs))
         read = tuple(() if k else None for k in keep)
         return outs, (held((*inputs, *outs), keep), moves, read)

@@ -102,8 +102,11 @@ class Op:
             raise AttributeError(f"an op has no attribute {name!r}")
 
     def __call__(self, xp: Any, *inputs: Any, **static: Any) -> Any:
-        """Evaluate inside a rule, with the binder that `xp` belongs to: all outputs."""
-        return _binder(xp.__name__).bind(self).all_outputs(*inputs, **static)
+        """Evaluate inside a rule, with the binder that `xp` belongs to: what its users see."""
+        found = _binder(xp.__name__).bind(self).all_outputs(*inputs, **static)
+        if not self.hidden:
+            return found
+        return found[0] if self.visible == 1 else found[: self.visible]
 
     @overload
     def def_vjp(self, rule: None = None, *, host: bool | None = None) -> Callable[[Rule], Rule]: ...

@@ -104,6 +104,8 @@ def grow(call, sort, count, warm, trace=True):
         call(op, *inputs, **static)
         return time.perf_counter() - start
 
+    collect()
+    gc.freeze()  # what is there already is looked at once, and not at each collection
     if trace:
         tracemalloc.start()
     try:

