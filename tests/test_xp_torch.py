@@ -71,6 +71,16 @@ CALLS = {
     },
     "vector_norm of complex": lambda xp, x: xp.linalg.vector_norm(x * (1 + 1j), axis=()),
     "vector_norm, keepdims": lambda xp, x: xp.linalg.vector_norm(x, axis=-1, keepdims=True),
+    "take_along_axis": lambda xp, x: xp.take_along_axis(x, xp.asarray([[2, -1], [0, 0], [1, -3]])),
+    "take_along_axis, one and many": lambda xp, x: xp.take_along_axis(
+        x[None, :2], xp.asarray([[[1, 0, 1]], [[-1, -2, 0]]]), axis=1
+    ),
+    "take_along_axis, many and one": lambda xp, x: xp.take_along_axis(
+        x, xp.asarray([[1, 0]]), axis=-1
+    ),
+    "take_along_axis of the largest": lambda xp, x: xp.take_along_axis(
+        x, xp.argmax(x, axis=-1, keepdims=True), axis=-1
+    ),
     # for comparison: array-api-compat's own are right
     "round": lambda xp, x: xp.round(x * (1 + 1j)) * xp.real(x),
     "diff": lambda xp, x: xp.diff(x, prepend=x[:, :1], append=x[:, :1]),
@@ -80,6 +90,32 @@ CALLS = {
     "trace": lambda xp, x: xp.linalg.trace(x, offset=1),
     "take": lambda xp, x: xp.take(x, xp.asarray([2, 0, -1]), axis=-1),
     "clip": lambda xp, x: xp.clip(x, xp.zeros_like(x), 2.0),
+}
+# over the last axes of arrays of any batch: see the exported program
+LAST = {
+    "take": lambda xp, x: xp.take(x, xp.asarray([2, 0, -1]), axis=-1),
+    "take_along_axis": lambda xp, x: xp.take_along_axis(
+        x, xp.argmax(x, axis=-1, keepdims=True), axis=-1
+    ),
+    "take_along_axis, one": lambda xp, x: xp.take_along_axis(x, xp.asarray([[[1, 0]]])),
+    "cumulative_sum": lambda xp, x: xp.cumulative_sum(x, axis=-1, include_initial=True),
+    "diff": lambda xp, x: xp.diff(x, axis=-1),
+    "matmul": lambda xp, x: xp.matmul(x, xp.matrix_transpose(x)),
+    "solve, vector": lambda xp, x: xp.linalg.solve(x, x[0, 0, :]),
+    "solve, matrix": lambda xp, x: xp.linalg.solve(x, x[0, ...]),
+    "vecdot": lambda xp, x: xp.vecdot(x, xp.sin(x)),
+    "vector_norm": lambda xp, x: xp.linalg.vector_norm(x, ord=1, axis=-1),
+    "moveaxis": lambda xp, x: xp.moveaxis(x, -1, 0),
+    "unstack": lambda xp, x: xp.unstack(x, axis=-1)[1],
+    "tile": lambda xp, x: xp.tile(x, (1, 1, 2)),
+    "repeat": lambda xp, x: xp.repeat(x, 2, axis=-1),
+    "roll": lambda xp, x: xp.roll(x, 1, axis=-1),
+    "sort": lambda xp, x: xp.sort(x, axis=-1),
+    "std": lambda xp, x: xp.std(x, axis=-1),
+    "sign": lambda xp, x: xp.sign(x) + xp.zeros_like(x),
+    "eye": lambda xp, x: x * xp.eye(x.shape[-1], dtype=x.dtype),
+    "count_nonzero": lambda xp, x: xp.count_nonzero(x, axis=-1),
+    "broadcast_to": lambda xp, x: xp.broadcast_to(x[:, :1, :], x.shape),
 }
 MOVING = [n for n, f in CALLS.items() if f(numpy_xp, X).dtype.kind == "f"]
 
@@ -125,6 +161,23 @@ def test_values_are_numpys_when_compiled(backend):
     )(torch.from_numpy(X))
     for y, f in zip(found, CALLS.values(), strict=True):
         _same(y, np.asarray(f(numpy_xp, X)))
+
+
+@pytest.mark.compile
+def test_no_function_fixes_a_size_in_an_exported_program():
+    """The first axis has any size."""
+
+    class Program(torch.nn.Module):
+        def forward(self, x):
+            return [f(xp, x) for f in LAST.values()]
+
+    size = torch.export.Dim("batch", min=2)
+    program = torch.export.export(
+        Program(), (torch.from_numpy(BATCH),), dynamic_shapes=({0: size},), strict=False
+    )
+    x = np.concatenate([BATCH, BATCH + 0.1])
+    for y, f in zip(program.module()(torch.from_numpy(x)), LAST.values(), strict=True):
+        _same(y, np.asarray(f(numpy_xp, x)))
 
 
 def test_sign_of_nan_is_nan():

@@ -8,7 +8,9 @@ A rule runs under vmap, forward mode, `torch.func.linearize` and compilers.  The
   ``vecdot``) and, on torch's first vmap, `aten::swapaxes` (``matrix_transpose``) have no
   batching rule;
 - ``argmax`` and ``argmin`` of the whole array with ``keepdims=True``, and `linalg.solve` of a
-  vector, have a batching rule that is wrong.
+  vector, have a batching rule that is wrong;
+- `torch.take_along_dim` fixes every size of its arguments in an exported program
+  (``take_along_axis``).
 
 Every function here has the arguments and results of the array API (2024.12).
 """
@@ -35,6 +37,7 @@ __all__ = [
     "moveaxis",
     "sign",
     "std",
+    "take_along_axis",
     "unstack",
     "vecdot",
 ]
@@ -97,3 +100,15 @@ def std(
     if axis == ():
         return torch.zeros_like(x)
     return torch.std(x, axis, correction=correction, keepdim=keepdims)
+
+
+def take_along_axis(x: torch.Tensor, indices: torch.Tensor, /, *, axis: int = -1) -> torch.Tensor:
+    """The entries at `indices` along an axis; the other axes broadcast."""
+    indices = torch.where(indices < 0, indices + x.shape[axis], indices)
+    return torch.gather(_spread(x, indices, axis), axis, _spread(indices, x, axis))
+
+
+def _spread(x: torch.Tensor, like: torch.Tensor, axis: int) -> torch.Tensor:
+    shape = list(like.shape)
+    shape[axis] = 1
+    return x.expand(torch.broadcast_shapes(x.shape, shape))
