@@ -7,6 +7,7 @@ binder of the framework that `xp` belongs to, so that its own rules hold there a
 
 from __future__ import annotations
 
+import functools
 import importlib
 import inspect
 from collections.abc import Callable, Sequence
@@ -291,6 +292,7 @@ def define(
     return make
 
 
+@functools.cache
 def _binder(name: str) -> Any:
     """The binder module of the framework that a namespace of this name belongs to."""
     framework = next((f for f in ("torch", "jax", "numpy") if f in name.split(".")), None)

@@ -6,13 +6,14 @@ host function that returns what does not fit raises: nothing is dropped or round
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from twingrad.interop.errors import RuleError, SignatureError
-from twingrad.interop.framework import DTYPES, Arrays, Framework, cast, inexact, kind
+from twingrad.interop.framework import DTYPES, Arrays, Framework, cast, kind
 
 RELATIVE = ("real", "complex")  # in the precision of the inputs
 INTEGERS = ("int8", "int16", "int32", "int64", "uint8")
@@ -58,15 +59,21 @@ def promised(declared: Sequence[Declared], inputs: Arrays) -> tuple[str, ...]:
     Undeclared: the precision of the inputs; complex where an input is complex; float64 where
     no input is inexact.
     """
-    found = [kind(x.dtype) for x in inputs if inexact(x)]
+    return _promised(tuple(declared), tuple([kind(x.dtype) for x in inputs]))
+
+
+@functools.lru_cache(1024)
+def _promised(
+    declared: tuple[Declared, ...], kinds: tuple[tuple[str, int], ...]
+) -> tuple[str, ...]:
+    found = [(name, bits) for name, bits in kinds if name]
     bits = max((b for _, b in found), default=64)
     own = "complex" if any(name == "complex" for name, _ in found) else "real"
     names: list[str] = []
     for entry in declared:
         name: Any = entry
         if isinstance(entry, Like):
-            x = inputs[entry]
-            name = DTYPES[kind(x.dtype)] if inexact(x) else None
+            name = DTYPES.get(kinds[entry])
         names.append(name if name in FIXED else DTYPES[name or own, bits])
     return tuple(names)
 

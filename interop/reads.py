@@ -16,6 +16,7 @@ from twingrad.interop.signature import Signature
 
 # A function that names one of these may see its parameters without loading them.
 _SEES_ALL = frozenset(("locals", "vars", "dir", "eval", "exec", "_getframe", "currentframe"))
+_UNKNOWN: tuple[Any, tuple[bool, ...]] = (None, ())
 _STORES = ("STORE_FAST", "DELETE_FAST", "MAKE_CELL")
 
 
@@ -44,7 +45,7 @@ def kept(op: Any, kind: str) -> tuple[bool, ...]:
 
 def _known(op: Any, kind: str) -> tuple[bool, ...]:
     """What the rule reads; nothing is known where another was put in its place."""
-    rule, read = op.reads.get(kind, (None, ()))
+    rule, read = op.reads.get(kind, _UNKNOWN)
     return read if rule is getattr(op, kind) else ()
 
 
@@ -52,8 +53,8 @@ def shown(
     op: Any, kind: str, inputs: tuple[Any, ...], outs: tuple[Any, ...]
 ) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
     """The arrays as a rule in `xp` calls gets them: None where it does not read one."""
-    read = _known(op, kind)
-    if all(read) or getattr(op, kind) is not op.written.get(kind):
+    rule, (known, read) = getattr(op, kind), op.reads.get(kind, _UNKNOWN)
+    if known is not rule or op.written.get(kind) is not rule or False not in read:
         return inputs, outs
     seen = [x if r else None for x, r in zip((*inputs, *outs), read, strict=True)]
     return tuple(seen[: len(inputs)]), tuple(seen[len(inputs) :])

@@ -65,13 +65,7 @@ class Kernel:
             return fw.host(self, aligned, plan)
         found = as_tuple(self._call(fw, "its function", op.forward, aligned, aligned))
         self._count(found, len(plan.outputs), "its function", needed=True)
-        bits = precision(inputs)
-        return tuple(
-            [
-                self._output(fw, i, y, shape, bits)
-                for i, (y, shape) in enumerate(zip(found, plan.outputs, strict=True))
-            ]
-        )
+        return tuple([self._output(fw, i, y, plan, inputs) for i, y in enumerate(found)])
 
     def pull(
         self, fw: Framework, cts: Arrays, outs: Arrays, inputs: Arrays, targets: Sequence[Any]
@@ -228,10 +222,13 @@ class Kernel:
         like = tuple((plan.outputs[i], outs[i]) for i in kept)
         return scatter(kept, fw.transpose(linear, like, seeds), len(outs))
 
-    def _output(self, fw: Framework, i: int, y: Array, shape: Shape, bits: int) -> Array:
-        if tuple(y.shape) != shape:
-            y = self._spread(fw, y, shape, "its function returned an output", i)
-        return cast_output(fw, self.op.label, y, bits, self.op.dtypes[i])
+    def _output(self, fw: Framework, i: int, y: Array, plan: Plan, inputs: Arrays) -> Array:
+        declared = self.op.dtypes[i]
+        if y.shape != plan.outputs[i]:
+            y = self._spread(fw, y, plan.outputs[i], "its function returned an output", i)
+        if declared is None and y.dtype == inputs[0].dtype:
+            return y
+        return cast_output(fw, self.op.label, y, precision(inputs), declared)
 
     def _gradient(
         self, fw: Framework, i: int, g: Array, x: Array, target: Shape, plan: Plan, slot: int

@@ -6,7 +6,6 @@ and MPI, which run the samples on other machines.
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
@@ -72,11 +71,6 @@ class Host:
         if self.serial:
             object.__setattr__(self, "turns", Turns())
 
-    @property
-    def turn(self) -> contextlib.AbstractContextManager[Any]:
-        """What a call is made inside of."""
-        return self.turns.lock if self.turns else _ANY_TIME
-
 
 def as_host(what: str, host: Any) -> Host:
     """The `Host` that was given, or the usual one for True.
@@ -93,9 +87,6 @@ def as_host(what: str, host: Any) -> Host:
         f"{what}: host is {found}; expected True or a Host, such as "
         "Host(vectorize=True, executor=ProcessPoolExecutor(4))"
     )
-
-
-_ANY_TIME = contextlib.nullcontext()
 
 
 @dataclass(frozen=True)
@@ -150,9 +141,11 @@ def on_batches(op: Any, kind: str) -> Function:
     if not op.host:
         return op.written[kind]  # type: ignore[no-any-return]
     whole = _on_whole_batches(op, kind)
+    if not op.host.serial:
+        return whole
 
     def in_turn(xp: Any, *args: Any, **static: Any) -> Any:
-        with op.host.turn:
+        with op.host.turns.lock:
             return whole(xp, *args, **static)
 
     return in_turn

@@ -23,6 +23,7 @@ Shape = tuple[int, ...]
 Core = tuple[str | int, ...]
 
 POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+_SEVERAL = (tuple, list)
 
 _DIM = r"(?:[A-Za-z_]\w*|\d+)"
 _CORE = rf"\(\s*(?:{_DIM}\s*(?:,\s*{_DIM}\s*)*)?\)"
@@ -129,7 +130,7 @@ class Signature:
 
 def as_tuple(value: Any) -> tuple[Any, ...]:
     """What a function or rule returned, as a tuple: several outputs, or the only one."""
-    return tuple(value) if isinstance(value, tuple | list) else (value,)
+    return tuple(value) if isinstance(value, _SEVERAL) else (value,)
 
 
 def check_arity(

@@ -16,6 +16,8 @@ from twingrad.interop.hidden import is_array
 # beyond that the least recently used goes, and with it all that it held.
 KEPT = 64
 
+_SIMPLE = frozenset((bool, int, float, complex, str))
+
 
 @dataclass(frozen=True)
 class Static:
@@ -41,7 +43,7 @@ class Static:
             if name not in defaults:
                 known = ", ".join((*names, *defaults))
                 raise ArgumentError(f"{label}: unknown argument {name!r}; it takes {known}")
-        items = tuple((name, _plain(value)) for name, value in {**defaults, **given}.items())
+        items = tuple([(name, _plain(value)) for name, value in {**defaults, **given}.items()])
         for name, value in items:
             if value is inspect.Parameter.empty:
                 raise ArgumentError(f"{label}: the keyword argument {name!r} is missing")
@@ -51,11 +53,13 @@ class Static:
                     f"array; found {type(value).__name__}. Give a number, string or tuple, or "
                     "make it an argument of the signature"
                 )
-        return Static(items, tuple((name, _typed(value)) for name, value in items))
+        return Static(items, tuple([(name, _typed(value)) for name, value in items]))
 
 
 def _plain(value: Any) -> Any:
     """Python's number for one of NumPy's, also in a tuple."""
+    if type(value) in _SIMPLE:
+        return value
     if isinstance(value, tuple):
         return tuple(map(_plain, value)) if type(value) is tuple else value
     return value.item() if isinstance(value, np.generic) else value
@@ -63,6 +67,8 @@ def _plain(value: Any) -> Any:
 
 def _typed(value: Any) -> Any:
     """A key that tells 1, 1.0 and True apart, and 0.0 and -0.0; NaN is equal to itself."""
+    if type(value) is float:  # the usual ones first
+        return float, repr(value)
     if isinstance(value, tuple | frozenset):
         plain = tuple if isinstance(value, tuple) else frozenset
         return type(value), plain(map(_typed, value))
@@ -83,6 +89,8 @@ def written(static: Static) -> str | None:
 
 def _hashable(value: Any) -> bool:
     """Arrays and tracers of arrays are not: their hash is their identity, if any."""
+    if type(value) in _SIMPLE:
+        return True
     if isinstance(value, tuple | frozenset):
         return all(map(_hashable, value))
     if isinstance(value, list | dict | set):  # those of compilers have a hash, too

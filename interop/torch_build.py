@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
+from torch._C._functorch import unwrap_if_dead
+from torch._functorch.autograd_function import custom_function_call
 
 from twingrad.interop.framework import Arrays, inexact
 from twingrad.interop.signature import Signature
@@ -18,7 +19,7 @@ def build(
     forward: Callable[..., Any],
     backward: Callable[..., Any],
     jvp: Callable[..., Any],
-    keep: Callable[[str], tuple[bool, ...]],
+    keep: Callable[[], tuple[tuple[bool, ...], tuple[bool, ...]]],
     **attributes: Any,
 ) -> Any:
     """The Function class itself, with a vmap rule that follows from the signature.
@@ -35,9 +36,10 @@ def build(
         fixed = [y for y in outs if not inexact(y)]
         if fixed:
             ctx.mark_non_differentiable(*fixed)
-        arrays = (*inputs, *outs)
-        ctx.save_for_backward(*_saved(arrays, keep("vjp")))
-        ctx.save_for_forward(*_saved(arrays, keep("jvp")))
+        arrays, (for_vjp, for_jvp) = (*inputs, *outs), keep()
+        saved = _saved(arrays, for_vjp)
+        ctx.save_for_backward(*saved)
+        ctx.save_for_forward(*(saved if for_jvp == for_vjp else _saved(arrays, for_jvp)))
         ctx.set_materialize_grads(False)
 
     def batched(function: Any, in_dims: Any, inputs: Arrays) -> Any:
@@ -52,33 +54,28 @@ def build(
         "vmap": lambda info, in_dims, *inputs: batched(function, in_dims, inputs),
         "batched": batched,
     }
-    vars(forward)["__signature__"] = _AsGiven()
     members: dict[str, Any] = {key: staticmethod(rule) for key, rule in rules.items()}
+    members["apply"] = classmethod(_apply)
     function = type(name, (torch.autograd.Function,), {**members, **attributes})
     return function
 
 
-def _saved(arrays: Arrays, keep: tuple[bool, ...]) -> list[torch.Tensor]:
+def _apply(cls: Any, *inputs: torch.Tensor) -> Any:
+    """`Function.apply` for tensors as they come.
+
+    torch's own binds its arguments to the signature of forward at every call, which costs more
+    than the rest of a small op.
+    """
+    if torch._C._are_functorch_transforms_active():
+        return custom_function_call(cls, *inputs)
+    return super(torch.autograd.Function, cls).apply(*map(unwrap_if_dead, inputs))
+
+
+def _saved(arrays: Arrays, keep: tuple[bool, ...]) -> Sequence[torch.Tensor]:
+    if all(keep):
+        return arrays[: len(keep)]
     pairs = zip(arrays, keep, strict=False)
     return [x if kept else x.new_empty_strided(x.shape, (0,) * x.dim()) for x, kept in pairs]
-
-
-class _AsGiven(inspect.Signature):
-    """The signature of a forward that takes its arguments as they come.
-
-    `Function.apply` binds its arguments to the signature of forward at every call, which
-    costs more than the rest of a small op; there are no defaults here that it could find.
-    """
-
-    def bind(self, *args: Any, **kwargs: Any) -> Any:
-        return _Arguments(args, kwargs)
-
-
-class _Arguments(NamedTuple):
-    args: tuple[Any, ...]
-    kwargs: dict[str, Any]
-
-    def apply_defaults(self) -> None: ...
 
 
 def _lift(signature: Signature, in_dims: Any, inputs: Arrays) -> list[torch.Tensor]:

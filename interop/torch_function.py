@@ -60,8 +60,13 @@ def make_function(kernel: Kernel, fw: Framework) -> Any:
         given = iter(found if isinstance(found, tuple) else (found,))
         return tuple([next(given) if move else None for move in moves])
 
-    def keep(kind: str) -> tuple[bool, ...]:
-        return kept(op, kind)  # asked each time: a rule can be set again
+    rules: list[Any] = [None, None]
+    found: list[Any] = []
+
+    def keep() -> Any:
+        if rules[0] is not op.vjp or rules[1] is not op.jvp or not found:  # they can be set again
+            rules[:], found[:] = (op.vjp, op.jvp), (kept(op, "vjp"), kept(op, "jvp"))
+        return found
 
     return build(op.name, op.signature, forward, backward, jvp, keep, kernel=kernel)
 
@@ -93,7 +98,7 @@ def make_autodiff(name: str, signature: Signature, function: Callable[..., Array
         return apply(pushes[live], (*args, *[dots[i] for i in live]))
 
     inputs_only = (True,) * len(signature.inputs)
-    return build(name, signature, forward, backward, jvp, lambda kind: inputs_only)
+    return build(name, signature, forward, backward, jvp, lambda: (inputs_only, inputs_only))
 
 
 def _primals(saved: Arrays) -> Arrays:
@@ -206,6 +211,8 @@ def _restrict(
 
 def autocast_on(x: torch.Tensor | torch.device) -> bool:
     """Whether operations on this tensor's (or device's) type would change their dtype."""
+    if not torch._C._is_any_autocast_enabled():
+        return False
     device = x.type if isinstance(x, torch.device) else x.device.type
     return _has_autocast(device) and torch.is_autocast_enabled(device)
 
