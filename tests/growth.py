@@ -81,8 +81,8 @@ class Growth:
     Attributes:
         traced: bytes of Python memory; 0 where they were not traced.
         resident: bytes of the process.
-        slower: the time of a call among the last tenth over that among the first.
-        call: the median time of a call, in seconds.
+        slower: the processor time of a call among the last tenth over that among the first.
+        call: the median processor time of a call, in seconds.
     """
 
     traced: float
@@ -100,9 +100,9 @@ def grow(call, sort, count, warm, trace=True):
 
     def step(i):
         op, inputs, static = case(i)
-        start = time.perf_counter()
+        start = time.process_time()
         call(op, *inputs, **static)
-        return time.perf_counter() - start
+        return time.process_time() - start
 
     collect()
     gc.freeze()  # what is there already is looked at once, and not at each collection
