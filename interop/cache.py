@@ -57,7 +57,8 @@ class Cache:
         """``function(*args)``, computed or kept; nobody may change what is returned.
 
         Args:
-            function: its result must follow from the arguments alone.
+            function: its result must follow from the arguments alone.  It gets copies of the
+                arrays: a result that refers to them stays what it was when they are changed.
             args: NumPy arrays, known by dtype, shape and bytes, or hashable values.
         """
         key = (function, *map(content, args))
@@ -82,7 +83,7 @@ class Cache:
 
     def _compute(self, key: Any, found: Future[Any], function: Any, args: Any) -> None:
         try:
-            result = function(*args)
+            result = function(*map(_unshared, args))
         except BaseException as error:
             self._finish(key, found)
             found.set_exception(error)
@@ -108,3 +109,12 @@ def content(value: Any) -> Hashable:
         digest = hashlib.blake2b(np.ascontiguousarray(value).data, digest_size=20).digest()
         return value.dtype.str, value.shape, digest
     return type(value), value
+
+
+def _unshared(value: Any) -> Any:
+    """A read-only copy of an array: others may change the memory of the one that was given."""
+    if not isinstance(value, np.ndarray):
+        return value
+    value = value.copy()
+    value.flags.writeable = False
+    return value

@@ -72,6 +72,16 @@ def test_the_least_recently_used_goes():
     assert len(cache) == 0
 
 
+def test_a_result_that_refers_to_its_argument_stays_what_it_was():
+    """An optimizer changes the memory that a host function was given."""
+    cache, x = Cache(2), np.array([1.0, 2.0])
+    kept = cache.get(lambda m: m, x)
+    x += 1
+    assert kept.tolist() == [1, 2]
+    with pytest.raises(ValueError, match="read-only"):
+        kept += 1
+
+
 def test_size_0_keeps_nothing_and_a_negative_one_is_refused():
     total, calls = counted()
     cache = Cache(0)
