@@ -2,8 +2,7 @@
 
 Evaluated, it calls the function there and then, with nothing to compile and nothing to keep;
 `jax.pure_callback` compiles a program for each new Python function and holds it in its caches.
-Lowered, in a program that is compiled, it is one `pure_callback`, which lives as long as that
-program.
+Lowered, in a program that is compiled, it is one callback, which lives as long as that program.
 
 A callback belongs to the process that made it, and JAX exports no program with one.  It says
 so in words that name neither the op nor a way out; here an error of ours comes first.
@@ -89,9 +88,31 @@ def _lower(ctx: Any, *args: Any, held: Any, results: Any) -> Any:
                 raise
             raise RuntimeError("; ".join((f"{type(error).__name__}: {error}", *notes))) from error
 
+    if _on_one_cpu(ctx.module_context):
+        found, _, _ = mlir.emit_python_callback(
+            ctx,
+            call,
+            None,
+            list(args),
+            ctx.avals_in,
+            ctx.avals_out,
+            has_side_effect=False,
+            returns_token=False,
+        )
+        return found
     types = [jax.ShapeDtypeStruct(shape, dtype) for shape, dtype in results]
     lower = mlir.lower_fun(lambda *xs: jax.pure_callback(call, types, *xs), multiple_results=True)
     return lower(ctx, *args)
+
+
+def _on_one_cpu(context: Any) -> bool:
+    """Whether a callback needs no `pure_callback`, which puts every array on a device first.
+
+    That costs more than a small function.  What it is needed for is a program on several devices,
+    or on another one than the CPU.
+    """
+    devices = getattr(context.axis_context, "num_devices", None)
+    return devices == 1 and tuple(context.platforms) == ("cpu",)
 
 
 def _transpose(cts: Any, *args: Any, held: Any, results: Any) -> Any:

@@ -89,3 +89,19 @@ def test_jax_calls_no_adjoint_for_a_gradient_in_something_else():
     _, f, calls, x, y = _setting("jax")
     jax.grad(lambda other: (f(x, y) * other).sum())(np.ones(5))
     assert calls["adjoint"] == 0
+
+
+def test_what_a_jitted_host_function_keeps_of_its_arguments_stays():
+    jax = pytest.importorskip("jax")
+    kept = []
+
+    @define("(n)->(n)", host=True)
+    def keeps(xp, x):
+        kept.append(x)
+        return x + 1
+
+    bound = importlib.import_module("twingrad.interop.jax").bind(keeps)
+    program = jax.jit(lambda x: 3 * bound(2 * x))
+    for i in range(8):
+        program(jax.numpy.full(1000, float(i))).block_until_ready()
+    assert [float(x[0, 0]) for x in kept] == [2.0 * i for i in range(8)]
