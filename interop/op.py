@@ -74,8 +74,7 @@ class Op:
         self.written = {"function": forward}
         self.forward = on_batches(self, "function")
         self.visible = len(signature.outputs) - hidden
-        shown = Signature(signature.inputs, signature.outputs[: self.visible])
-        self.label = f"{name} {shown}"
+        self.label = f"{name} {Signature(signature.inputs, signature.outputs[: self.visible])}"
         self.declare_linear(linear)
         self.dtypes = declare(self.label, dtypes, len(signature.outputs))
         self.__name__ = self.__qualname__ = name
@@ -105,9 +104,8 @@ class Op:
     def __call__(self, xp: Any, *inputs: Any, **static: Any) -> Any:
         """Evaluate inside a rule, with the binder that `xp` belongs to: what its users see."""
         found = _binder(xp.__name__).bind(self).all_outputs(*inputs, **static)
-        if not self.hidden:
-            return found
-        return found[0] if self.visible == 1 else found[: self.visible]
+        seen = slice(self.visible) if self.visible > 1 else 0
+        return found[seen] if self.hidden else found
 
     @overload
     def def_vjp(self, rule: None = None, *, host: bool | None = None) -> Callable[[Rule], Rule]: ...

@@ -67,8 +67,9 @@ def _apply(cls: Any, *inputs: torch.Tensor) -> Any:
     than the rest of a small op.
     """
     if torch._C._are_functorch_transforms_active():
-        return custom_function_call(cls, *inputs)
-    return super(torch.autograd.Function, cls).apply(*map(unwrap_if_dead, inputs))
+        return custom_function_call(cls, *inputs)  # pyright: ignore[reportCallIssue]
+    plain: Any = super(torch.autograd.Function, cls)
+    return plain.apply(*map(unwrap_if_dead, inputs))
 
 
 def _saved(arrays: Arrays, keep: tuple[bool, ...]) -> Sequence[torch.Tensor]:

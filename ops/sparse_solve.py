@@ -112,6 +112,8 @@ class _Factors:
     """
 
     def __init__(self, values: np.ndarray, rows: np.ndarray, cols: np.ndarray, n: int) -> None:
+        self.exponent = _exponent(values)
+        values = _scaled(values, -self.exponent)
         self.matrix = coo_array((values, (rows, cols)), shape=(n, n)).tocsc()
         self.sizes = abs(self.matrix)
         self.factors = splu(self.matrix)
@@ -121,6 +123,12 @@ class _Factors:
         return splu(self.matrix.T.tocsc())
 
     def solve(self, b: np.ndarray, trans: str) -> Any:
+        """In units in which the largest numbers are near 1: subnormal ones have few digits."""
+        exponent = _exponent(b)
+        x = self._solve(_scaled(b, -exponent), trans)
+        return _scaled(x, exponent - self.exponent)
+
+    def _solve(self, b: np.ndarray, trans: str) -> Any:
         x, exact = self._refined(self.factors, trans, b, trans)
         if not exact:
             x, exact = self._refined(self.of_transpose, "N" if trans == "T" else "T", b, trans)
@@ -140,6 +148,20 @@ class _Factors:
                     return x, True
                 x = x + factors.solve(residual, how)
         return x, False
+
+
+def _exponent(x: np.ndarray) -> Any:
+    """e with the largest entry of each column near 2^e."""
+    sizes = np.maximum(np.abs(np.real(x)), np.abs(np.imag(x)))
+    return np.frexp(np.max(sizes, axis=0, initial=0.0))[1]
+
+
+def _scaled(x: np.ndarray, exponent: Any) -> Any:
+    """x 2^e, which is exact."""
+    with np.errstate(all="ignore"):
+        if np.iscomplexobj(x):
+            return np.ldexp(np.real(x), exponent) + 1j * np.ldexp(np.imag(x), exponent)
+        return np.ldexp(x, exponent)
 
 
 def _check_indices(n: int, **indices: np.ndarray) -> None:

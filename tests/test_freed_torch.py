@@ -187,4 +187,4 @@ def test_many_ops_leave_nothing_in_the_registries():
         if i % 100 == 99:
             gc.collect()
             sizes.append(tuple(map(len, kept)))
-    assert sizes[0] == sizes[1] == sizes[2]
+    assert all(late <= early for early, late in zip(sizes[0], sizes[2], strict=True)), sizes
