@@ -39,7 +39,12 @@ def held(arrays: Arrays, keep: Keep) -> Arrays:
     if all(keep):
         return arrays
     pairs = zip(arrays, keep, strict=True)
-    return tuple([x if k else jnp.zeros((*x.shape, 0), x.dtype) for x, k in pairs])
+    return tuple([x if k else _shape_of(x) for x, k in pairs])
+
+
+def _shape_of(x: Any) -> Any:
+    zeros = jnp.zeros if isinstance(x, Tracer) else np.zeros  # which costs nothing in eager calls
+    return zeros((*x.shape, 0), x.dtype)
 
 
 def restored(arrays: Arrays, keep: Keep) -> Arrays:
