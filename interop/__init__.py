@@ -6,8 +6,6 @@
 call.  This module imports no framework.
 """
 
-from twingrad.interop.cache import Cache
-from twingrad.interop.differences import complex_step, finite_difference
 from twingrad.interop.errors import (
     ArgumentError,
     ExportError,
@@ -20,13 +18,15 @@ from twingrad.interop.errors import (
     SingularError,
     TwingradError,
 )
-from twingrad.interop.estimators import gaussian_smoothing, spsa
-from twingrad.interop.external import from_jacobian, from_numpy
-from twingrad.interop.linear import from_linear
-from twingrad.interop.missing import unknown
-from twingrad.interop.op import Op, define
-from twingrad.interop.samples import Host
-from twingrad.interop.signature import Signature
+from twingrad.interop.host.cache import Cache
+from twingrad.interop.host.differences import complex_step, finite_difference
+from twingrad.interop.host.estimators import gaussian_smoothing, spsa
+from twingrad.interop.host.external import from_jacobian, from_numpy
+from twingrad.interop.host.linear import from_linear
+from twingrad.interop.op.definition import Op, define
+from twingrad.interop.op.missing import unknown
+from twingrad.interop.op.samples.host import Host
+from twingrad.interop.op.signature import Signature
 
 __all__ = [
     "ArgumentError",

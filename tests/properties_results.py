@@ -10,7 +10,7 @@ from tests.growth import grow
 from tests.properties import arrays
 from tests.references.expected import Expected
 from twingrad.interop import RuleError
-from twingrad.interop.signature import as_tuple
+from twingrad.interop.op.signature import as_tuple
 
 
 def _ways(side, op, x):

@@ -11,7 +11,8 @@ from tests.chains_ops import SMALL
 pytest.importorskip("torch")
 from tests import side_torch  # noqa: E402
 from tests.chains_torch import COMPILED, GRAMMAR  # noqa: E402
-from twingrad.interop import ShapeError, torch_build  # noqa: E402
+from twingrad.interop import ShapeError  # noqa: E402
+from twingrad.interop.torch import build as torch_build  # noqa: E402
 
 
 @pytest.mark.parametrize("row, count", each(light=24, heavy=8))

@@ -8,7 +8,8 @@ import textwrap
 
 import pytest
 
-from twingrad.interop import Cache, forks
+from twingrad.interop import Cache
+from twingrad.interop.op.samples import forks
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 

@@ -49,6 +49,12 @@ def relative(path: Path) -> str:
     return path.relative_to(ROOT).as_posix()
 
 
+def named_for(framework: str, path: Path) -> bool:
+    """Whether the file, or a folder of ours that holds it, has the framework in its name."""
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    return any(framework in part.split("_") for part in parts)
+
+
 @pytest.mark.parametrize("side", sorted(SIDES))
 def test_one_side_imports_no_other_framework(side, tmp_path):
     pytest.importorskip(side)
@@ -72,11 +78,18 @@ def test_frameworks_are_imported_only_in_files_named_for_them(folder, framework)
     guilty = [
         f"{relative(path)} imports {name}"
         for path in (ROOT / folder).rglob("*.py")
-        if framework not in path.stem.split("_")
+        if not named_for(framework, path)
         for name in sorted(imported_modules(path))
         if any(part.split("_")[0] == framework for part in name.split("."))
     ]
     assert not guilty
+
+
+def test_no_folder_of_interop_is_crowded():
+    folders = {path.parent for path in (ROOT / "interop").rglob("*.py")}
+    sizes = {relative(folder): len(list(folder.glob("*.py"))) for folder in folders}
+    assert {name: size for name, size in sizes.items() if size > 12} == {}
+    assert [name for name in sizes if not (ROOT / name / "__init__.py").exists()] == []
 
 
 def test_every_file_is_short_and_says_what_it_is_for():

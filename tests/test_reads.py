@@ -11,8 +11,8 @@ import pytest
 
 from twingrad.interop import Host, define, from_numpy
 from twingrad.interop.numpy import bind as bind_numpy
-from twingrad.interop.reads import arrays_read
-from twingrad.interop.signature import Signature
+from twingrad.interop.op.rules.reads import arrays_read
+from twingrad.interop.op.signature import Signature
 
 torch = pytest.importorskip("torch")
 

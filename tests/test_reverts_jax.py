@@ -20,9 +20,10 @@ from tests import test_ops_jax_programs as programs  # noqa: E402
 from tests import test_sharding_jax as sharding  # noqa: E402
 from tests import test_traps_jax as traps  # noqa: E402
 from tests.op_table import ROWS  # noqa: E402
-from twingrad.interop import jax as ours  # noqa: E402
-from twingrad.interop import jax_host, rules  # noqa: E402
-from twingrad.interop import numpy as ours_numpy  # noqa: E402
+from twingrad.interop.jax import binder as ours  # noqa: E402
+from twingrad.interop.jax import host as jax_host  # noqa: E402
+from twingrad.interop.numpy import binder as ours_numpy  # noqa: E402
+from twingrad.interop.op import kernel as kernels  # noqa: E402
 
 BY_NAME = {row.name: row for row in ROWS}
 
@@ -39,7 +40,7 @@ def autodiff_of_the_function(patch):
 
 def gradients_as_returned(patch):
     """J3: gradients keep the dtype that the rule gave them."""
-    patch.setattr(rules, "cast_like", lambda fw, g, x: g)
+    patch.setattr(kernels, "cast_like", lambda fw, g, x: g)
 
 
 def arrays_as_they_come(patch):
@@ -110,7 +111,7 @@ def test_without_the_fix_a_test_fails(revert, error, check, monkeypatch):
 def test_without_the_cast_over_mesh_axes_a_replicated_gradient_is_wrong(tmp_path):
     """J2: nothing is made to vary alike over the axes of a shard_map."""
     path, name = tmp_path / "found", "log_ndtr_diff"
-    revert = "import twingrad.interop.jax_linear as m; m.vary_alike = lambda arrays: arrays; "
+    revert = "import twingrad.interop.jax.linear as m; m.vary_alike = lambda arrays: arrays; "
     with pytest.raises(AssertionError):
         sharding.run_python(f"{revert}run_rows({str(path)!r}, [{name!r}])")
         found = pickle.loads(path.read_bytes())[name]["shard_map"]

@@ -19,12 +19,15 @@ from tests import test_traps_torch as traps
 from tests import test_traps_torch_compile as two_ops
 from tests.op_table import ROWS
 from tests.suite import PROPERTIES
-from twingrad.interop import define, rules, static, torch_build
-from twingrad.interop import numpy as ours_numpy
-from twingrad.interop import torch as ours
-from twingrad.interop import torch_function as functions
-from twingrad.interop import torch_traced as traced
-from twingrad.interop.promises import promised
+from twingrad.interop import define
+from twingrad.interop.numpy import binder as ours_numpy
+from twingrad.interop.op import kernel as kernels
+from twingrad.interop.op import static
+from twingrad.interop.op.promises import promised
+from twingrad.interop.torch import binder as ours
+from twingrad.interop.torch import build as torch_build
+from twingrad.interop.torch import function as functions
+from twingrad.interop.torch import traced
 
 second_derivative = traps.test_second_derivatives_differentiate_the_rule_in_every_nesting
 host_second_derivative = host_cases.test_second_derivatives_of_a_host_op_compile
@@ -68,14 +71,14 @@ def jvp_written_out(patch):
 
 def intermediates_fixed(patch):
     """T3: what a rule wants again is saved as a constant."""
-    pull = rules.Kernel.pull
+    pull = kernels.Kernel.pull
 
     def fixed(kernel, fw, cts, outs, inputs, targets):
         visible = kernel.op.visible
         kept = (*outs[:visible], *[y.detach() for y in outs[visible:]])
         return pull(kernel, fw, cts, kept, inputs, targets)
 
-    patch.setattr(rules.Kernel, "pull", fixed)
+    patch.setattr(kernels.Kernel, "pull", fixed)
 
 
 def numpy_in_the_function(patch):
@@ -138,7 +141,7 @@ def equal_is_the_same(patch):
 
 def gradients_as_returned(patch):
     """Gradients keep the dtype that the rule gave them."""
-    patch.setattr(rules, "cast_like", lambda fw, g, x: g)
+    patch.setattr(kernels, "cast_like", lambda fw, g, x: g)
 
 
 def conjugates_forgotten(patch):

@@ -31,7 +31,9 @@ def evaluator(mode, function):
     if importlib.util.find_spec(side_name) is None:
         pytest.skip(f"{side_name} is not installed")
     side = importlib.import_module(f"tests.side_{side_name}")
-    xp = getattr(importlib.import_module(f"twingrad.interop.{side_name}"), side_name.upper()).xp
+    xp = getattr(
+        importlib.import_module(f"twingrad.interop.{side_name}.binder"), side_name.upper()
+    ).xp
     compilers = {"eager": lambda: side.once if side_name == "torch" else lambda f: f}
     compilers |= {"inductor": lambda: side.compiler("inductor"), "jit": side.compiler}
     run = compilers[how]()(functools.partial(function, xp))

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from twingrad.interop import ArgumentError, RuleError, define
-from twingrad.interop.static import KEPT
+from twingrad.interop.op.static import KEPT
 
 FRAMEWORKS = ["numpy", "torch", "jax"]
 
@@ -193,7 +193,7 @@ class Bare:
 @pytest.mark.parametrize("host", [False, True])
 def test_a_function_that_returns_no_array_is_named(side, found, host):
     bind, array = side
-    in_jax = host and bind.__module__.endswith("jax")  # which raises its own type from a callback
+    in_jax = host and ".jax" in bind.__module__  # which raises its own type from a callback
     kind = Exception if in_jax else RuleError
     with pytest.raises(kind, match=rf"apply .*function returned a {type(found).__name__}"):
         bind(apply_op(host))(array(2.0), g=lambda x: found)

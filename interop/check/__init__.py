@@ -11,7 +11,7 @@ test ``assert_gradients(target, ...)``.
 """
 
 from twingrad.interop.check.doctor import assert_gradients, check
-from twingrad.interop.check.patterns import PATTERNS
+from twingrad.interop.check.patterns.named import PATTERNS
 from twingrad.interop.check.report import Example, Finding, Report
 
 __all__ = ["PATTERNS", "Example", "Finding", "Report", "assert_gradients", "check"]

@@ -9,16 +9,16 @@ from typing import Any
 
 import numpy as np
 
-from twingrad.interop.check import calls
 from twingrad.interop.check.arrays import moves, random_like
-from twingrad.interop.check.batching import broadcasting, zero_batch
-from twingrad.interop.check.first_order import Setting, check_products, check_rule, relative
-from twingrad.interop.check.inputs import Draw, points, shrinks
+from twingrad.interop.check.compare import calls
+from twingrad.interop.check.compare.batching import broadcasting, zero_batch
+from twingrad.interop.check.compare.first_order import Setting, check_products, check_rule, relative
+from twingrad.interop.check.compare.second_order import check_second
 from twingrad.interop.check.report import FAILED, PASSED, UNSUPPORTED, Finding, Report
-from twingrad.interop.check.second_order import check_second
-from twingrad.interop.check.subject import Subject, Unsupported, frameworks_of, subject
+from twingrad.interop.check.subjects.inputs import Draw, points, shrinks
+from twingrad.interop.check.subjects.subject import Subject, Unsupported, frameworks_of, subject
 from twingrad.interop.errors import ArgumentError, RuleError
-from twingrad.interop.op import Op
+from twingrad.interop.op.definition import Op
 
 SILENT_S = 3.0  # a check that takes longer says where it is
 

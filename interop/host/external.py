@@ -1,0 +1,262 @@
+"""Ops from functions that stand already: NumPy code that knows nothing of this package."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from twingrad.interop.errors import ArgumentError, SignatureError
+from twingrad.interop.host.cache import Cache
+from twingrad.interop.op.definition import Op
+from twingrad.interop.op.pickling import remembered
+from twingrad.interop.op.rules.derived import times
+from twingrad.interop.op.samples.host import Host, PlainFunction, as_host
+from twingrad.interop.op.signature import POSITIONAL, Signature, as_tuple
+
+Function = Callable[..., Any]
+
+
+@remembered
+def from_numpy(
+    f: Function,
+    *,
+    signature: str,
+    vjp: Function | None = None,
+    jvp: Function | None = None,
+    dtypes: Any = None,
+    host: Host | bool = True,
+    name: str | None = None,
+) -> Op:
+    """An op from a NumPy function, and from its adjoint where there is one.
+
+    Args:
+        f: ``f(*inputs)``.  It takes arrays with one batch dimension in front, read-only; or
+            one sample, with ``host=Host(vectorize=True)``.  Its keyword-only parameters
+            become the op's static ones, and are given to `vjp` and `jvp` too.
+        signature: gufunc notation, such as ``"(n),()->()"``.
+        vjp: ``vjp(ct, *inputs)``, the gradient of sum(ct * f) in each input, shaped like f's
+            arguments; `ct` is a tuple where f has several outputs.
+        jvp: ``jvp(tangents, *inputs)``, the tangent of the output.
+        dtypes: of the outputs, see `define`: "complex" where f makes complex numbers of real
+            ones, "real" the other way round, "int64" for indices and counts.
+        host: see `Host`.
+        name: the op's name in error messages; that of f if None.
+
+    Raises:
+        SignatureError: the notation is wrong, or a function does not take what it promises.
+        ArgumentError: something that is called is no function.
+    """
+    op = make_op(f, Signature.parse(signature), host, name, dtypes)
+    for kind, rule in (("vjp", vjp), ("jvp", jvp)):
+        if rule is not None:
+            check_count(op, kind, rule, 1 + len(op.names))
+            getattr(op, f"def_{kind}")(PlainFunction(rule, rule=True))
+    return op
+
+
+@remembered
+def from_jacobian(
+    f: Function,
+    jac: Function | bool,
+    *,
+    signature: str,
+    hess: Function | None = None,
+    dtypes: str | None = None,
+    host: Host | bool | None = None,
+    name: str | None = None,
+) -> Op:
+    """An op from a function and its Jacobian, in the form that `scipy.optimize` takes.
+
+    ``f(x)`` and ``jac(x)`` take one sample, as SciPy's do; they are called for each sample of a
+    batch.  With ``jac=True``, f returns the value and the Jacobian together, and is called once
+    for a value and its gradient.
+
+    The Jacobian J has the output's shape and then the input's: (n) for a scalar function of a
+    vector, a gradient; (m, n) for m residuals.  Then vjp(ct) = J^T ct and jvp(t) = J t; what is
+    not used, a ct or t of 0, adds 0 where J is infinite, too.
+
+    Args:
+        f: one output; its keyword-only parameters become the op's static ones.
+        jac: ``jac(*inputs)``, with a tuple of Jacobians for several inputs; or True.
+        signature: gufunc notation, such as ``"(n)->()"``.
+        hess: ``hess(x)``, the derivative of jac for one input, in the shape of the Jacobian and
+            then that of the input, as SciPy's: with it there are second derivatives, without
+            it these raise.
+        dtypes: of the output, see `define`.
+        host: see `Host`; None: one sample at a time, in this thread.
+        name: the op's name in error messages; that of f if None.
+
+    Raises:
+        SignatureError: the notation is wrong, there are several outputs, a function does not
+            take what it promises, or `hess` is given for several inputs.
+        ArgumentError: something that is called is no function.
+    """
+    parsed, host = Signature.parse(signature), Host(vectorize=True) if host is None else host
+    if len(parsed.outputs) != 1:
+        raise SignatureError(f"{signature!r}: from_jacobian takes one output")
+    if hess is not None and len(parsed.inputs) != 1:
+        raise SignatureError(f"{signature!r}: hess is for one input")
+    together = jac is True
+    if jac is True:
+        one_by_one = isinstance(host, Host) and host.vectorize
+        both = _Together(f, 4096 if one_by_one else 4)
+        op = make_op(both.value, parsed, host, name or _name(f), dtypes, like=f)
+        jac = both.slope
+    else:
+        op = make_op(f, parsed, host, name, dtypes)
+    if not callable(jac):
+        raise ArgumentError(f"{op.label}: jac is a {type(jac).__name__}; expected a function")
+    (out,) = parsed.outputs
+    slopes = Signature(parsed.inputs, tuple(out + core for core in parsed.inputs))
+    # J of a real result for complex inputs is complex, as gradients are; J t is its real part
+    kinds = "complex" if str(op.dtypes[0]).startswith("complex") else None
+    like = f if together else None
+    jacobian = make_op(jac, slopes, host, f"{op.name}.jac", kinds, like)
+    if hess is not None:
+        _check_callable(op, "hess", hess)
+        (core,) = parsed.inputs
+        second = Signature(parsed.inputs, (out + core + core,))
+        _contract(jacobian, make_op(hess, second, host, f"{op.name}.hess", kinds))
+    _contract(op, jacobian)
+    return op
+
+
+class _Together:
+    """A function that returns its value and its Jacobian, as two functions.
+
+    The latest results are kept, so that a gradient after a value calls the function no more.
+    """
+
+    def __init__(self, function: Function, size: int) -> None:
+        self.function, self.kept = function, Cache(size)
+        self.value, self.slope = _Part(self, 0), _Part(self, 1)
+
+    def __getstate__(self) -> Any:
+        return self.function, self.kept.size
+
+    def __setstate__(self, state: Any) -> None:
+        self.__init__(*state)  # type: ignore[misc]
+
+    def both(self, *inputs: np.ndarray, **static: Any) -> Any:
+        return self.kept.get(self._call, *inputs, tuple(static.items()))
+
+    def _call(self, *args: Any) -> Any:
+        *inputs, static = args
+        return self.function(*inputs, **dict(static))
+
+
+class _Part:
+    def __init__(self, whole: _Together, place: int) -> None:
+        self.whole, self.place = whole, place
+
+    def __call__(self, *inputs: Any, **static: Any) -> Any:
+        return self.whole.both(*inputs, **static)[self.place]
+
+
+def _contract(op: Op, jacobian: Op) -> None:
+    """Give `op` the rules vjp(ct) = J^T ct and jvp(t) = J t."""
+    (out,), inputs = op.signature.outputs, op.signature.inputs
+
+    @op.def_vjp(host=False)
+    def _(xp: Any, ct: Any, y: Any, *given: Any, **static: Any) -> Any:
+        slopes = as_tuple(jacobian(xp, *given, **static))
+        pairs = zip(slopes, inputs, strict=True)
+        return tuple(_dot(xp, _with_axes(ct, len(core), 0), j, out, core) for j, core in pairs)
+
+    @op.def_jvp(host=False)
+    def _(xp: Any, tangents: Any, y: Any, *given: Any, **static: Any) -> Any:
+        slopes = as_tuple(jacobian(xp, *given, **static))
+        terms = [
+            xp.sum(
+                times(xp, _with_axes(t, len(out), len(core)), j), axis=tuple(range(-len(core), 0))
+            )
+            if core
+            else times(xp, _with_axes(t, len(out), 0), j)
+            for j, t, core in zip(slopes, tangents, inputs, strict=True)
+            if t is not None
+        ]
+        total = terms[0]
+        for term in terms[1:]:
+            total = total + term
+        return total
+
+
+def _dot(xp: Any, ct: Any, j: Any, out: Any, core: Any) -> Any:
+    """Sum ct * J over the output's dimensions."""
+    product = times(xp, ct, j)
+    first, last = -len(out) - len(core), -len(core)
+    return xp.sum(product, axis=tuple(range(first, last))) if out else product
+
+
+def _with_axes(x: Any, count: int, before: int) -> Any:
+    """`x` with that many axes of size 1 in front of its last `before` ones."""
+    split = len(x.shape) - before
+    return x[(slice(None),) * split + (None,) * count + (...,)]
+
+
+def make_op(
+    f: Function,
+    signature: Signature,
+    host: Host | bool,
+    name: str | None,
+    dtypes: Any = None,
+    like: Any = None,
+) -> Op:
+    """An op of that function, without rules."""
+    if not callable(f):
+        raise ArgumentError(
+            f"from_numpy {signature}: f is a {type(f).__name__}; expected a function"
+        )
+    names, statics = _parameters(like or f, len(signature.inputs))
+    made = Op(
+        PlainFunction(f),
+        signature,
+        name=name or _name(f),
+        names=names,
+        statics=statics,
+        host=as_host(name or _name(f), host),
+        dtypes=dtypes,
+    )
+    made.__doc__ = inspect.getdoc(like or f)
+    made.__module__ = getattr(like or f, "__module__", None) or __name__
+    if like is None:
+        check_count(made, "function", f, len(names))
+    return made
+
+
+def _name(f: Function) -> str:
+    return getattr(f, "__name__", type(f).__name__)
+
+
+def _parameters(f: Function, count: int) -> tuple[tuple[str, ...], dict[str, Any]]:
+    """The names of the array arguments, and the keyword-only parameters with their defaults."""
+    numbered = tuple(f"x{i}" for i in range(count))
+    try:
+        parameters = inspect.signature(f).parameters.values()
+    except (TypeError, ValueError):  # built in: nothing is known
+        return numbered, {}
+    names = tuple(p.name for p in parameters if p.kind in POSITIONAL)[:count]
+    statics = {p.name: p.default for p in parameters if p.kind is p.KEYWORD_ONLY}
+    plain = isinstance(f, np.ufunc) or len(names) != count
+    return (numbered, {}) if plain else (names, statics)
+
+
+def check_count(op: Op, what: str, f: Function, count: int) -> None:
+    """Raise `SignatureError` where a function does not take that many arguments."""
+    _check_callable(op, what, f)
+    try:
+        inspect.signature(f).bind(*range(count), **op.statics)
+    except TypeError as error:
+        raise SignatureError(
+            f"{op.label}: its {what} cannot take {count} positional arguments: {error}"
+        ) from None
+    except ValueError:  # built in: nothing is known
+        return
+
+
+def _check_callable(op: Op, what: str, f: Any) -> None:
+    if not callable(f):
+        raise ArgumentError(f"{op.label}: {what} is a {type(f).__name__}; expected a function")

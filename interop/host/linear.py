@@ -1,0 +1,67 @@
+"""Linear ops from a function and its adjoint, such as a radon transform and a back projection."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from twingrad.interop.host.external import check_count, make_op
+from twingrad.interop.op.definition import Op
+from twingrad.interop.op.missing import unknown
+from twingrad.interop.op.pickling import remembered
+from twingrad.interop.op.samples.host import Host, PlainFunction
+from twingrad.interop.op.signature import Signature
+
+Function = Callable[..., Any]
+
+
+@remembered
+def from_linear(
+    A: Function,
+    adjoint: Function,
+    *,
+    signature: str,
+    dtypes: Any = None,
+    host: Host | bool = True,
+    name: str | None = None,
+) -> Op:
+    """An op from a linear function and its adjoint, NumPy code both.
+
+    ``A(x, *parameters)`` is linear in x.  Both modes and every order of differentiation in x
+    follow from the two functions, and JAX can transpose the op.  Parameters have no formula:
+    their gradients raise.
+
+    Args:
+        A: ``A(x, *parameters)``, called as `from_numpy` calls its function.
+        adjoint: ``adjoint(y, *parameters)`` = A^H y, the conjugate transpose, as SciPy's
+            ``LinearOperator.rmatvec`` is; for real numbers the transpose.  The vjp rule of
+            `define` and `from_numpy` is the plain transpose: A^T ct = conj(A^H conj(ct)).
+        signature: gufunc notation of A, with one output, such as ``"(n,n)->(m,n)"``.
+        dtypes: of the output, see `define`.
+        host: see `Host`.
+        name: the op's name in error messages; that of A if None.
+
+    Raises:
+        SignatureError: the notation is wrong, or a function does not take what it promises.
+        ArgumentError: something that is called is no function.
+    """
+    op = make_op(A, Signature.parse(signature), host, name, dtypes)
+    op.declare_linear(op.names[0])
+    check_count(op, "adjoint", adjoint, len(op.names))
+    op.def_vjp(PlainFunction(_Plain(adjoint), rule=True))
+    return op
+
+
+@dataclass(frozen=True)
+class _Plain:
+    """The vjp rule of a linear function, from its adjoint."""
+
+    adjoint: Function
+
+    def __call__(self, ct: Any, x: Any, *parameters: Any, **static: Any) -> Any:
+        """The plain transpose; there is no formula for the parameters."""
+        found = np.conj(self.adjoint(np.conj(ct), *parameters, **static))
+        return (found, *(unknown,) * len(parameters))

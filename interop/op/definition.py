@@ -1,0 +1,299 @@
+"""The definition of an op: one forward function, its signature, and its rules.
+
+An `Op` knows no framework.  ``twingrad.interop.{numpy,torch,jax}.bind(op)`` make the
+function a user calls; inside a rule, ``other_op(xp, ...)`` calls another op through the
+binder of the framework that `xp` belongs to, so that its own rules hold there as well.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import inspect
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, overload
+
+from twingrad.interop.errors import ArgumentError, MissingRuleError, SignatureError
+from twingrad.interop.op.pickling import reduced
+from twingrad.interop.op.promises import declare
+from twingrad.interop.op.rules.adjoint import places
+from twingrad.interop.op.rules.derived import by_rows, delegate, hosted
+from twingrad.interop.op.rules.reads import arrays_read
+from twingrad.interop.op.samples.host import Host, as_host, on_batches
+from twingrad.interop.op.signature import POSITIONAL, Signature, check_arity
+from twingrad.interop.op.static import Static
+
+Rule = Callable[..., Any]
+
+
+class Op:
+    """An operation with hand-written derivatives; made by `define`.
+
+    Attributes:
+        name: the name in error messages, and of the bound functions.
+        signature: the parsed `Signature`.
+        forward: ``forward(xp, *inputs, **static)``.
+        vjp: ``vjp(xp, ct, out, *inputs, **static)``, or None.
+        jvp: ``jvp(xp, tangents, out, *inputs, **static)``, or None.
+        host: how forward is called, where it is NumPy code that no framework can trace;
+            otherwise None.
+        hidden: how many of the last outputs only the rules see.
+        dtypes: what each output's dtype is, see `define`.
+        linear: the names of the arguments that it is linear in.
+        names: the argument names, in order.
+        statics: the keyword-only parameters and their defaults.
+        written: the function and the rules as the user wrote them.
+        parts: the ops that were made for its rules, by the last part of their names.
+    """
+
+    def __init__(
+        self,
+        forward: Rule,
+        signature: Signature,
+        *,
+        name: str,
+        names: tuple[str, ...],
+        statics: dict[str, Any],
+        host: Host | None = None,
+        hidden: int = 0,
+        dtypes: Any = None,
+        linear: str | Sequence[str] = (),
+    ) -> None:
+        self.signature = signature
+        self.name, self.names, self.statics = name, names, statics
+        self.host, self.hidden = host, hidden
+        self.reads: dict[str, Any] = {}  # each rule, and what it reads; see `arrays_read`
+        self.vjp: Any = None  # a Rule, once def_vjp has been called
+        self.jvp: Any = None
+        self.vjp_on_host = self.jvp_on_host = False
+        self.jvp_unknown: tuple[str, ...] = ()
+        self.bound: dict[str, Any] = {}
+        self.recipe: Any = None  # the call that makes it, where it is not known by a name
+        self.changes: dict[str, Any] = {}  # the rules that were set after that call
+        self.parts: dict[str, Op] = {}
+        self.written = {"function": forward}
+        self.forward = on_batches(self, "function")
+        self.visible = len(signature.outputs) - hidden
+        self.label = f"{name} {Signature(signature.inputs, signature.outputs[: self.visible])}"
+        self.declare_linear(linear)
+        self.dtypes = declare(self.label, dtypes, len(signature.outputs))
+        self.__name__ = self.__qualname__ = name
+        self.__doc__ = inspect.getdoc(forward)
+        self.__module__ = forward.__module__
+
+    def __repr__(self) -> str:
+        return f"<op {self.label}>"
+
+    def __reduce__(self) -> Any:
+        return reduced(self)
+
+    def __copy__(self) -> Op:
+        return self  # as functions are
+
+    def __deepcopy__(self, memo: Any) -> Op:
+        return self
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            """for_torch, for_jax, for_numpy: the bound functions, by which pickle finds them."""
+            if name in ("for_torch", "for_jax", "for_numpy"):
+                return _binder(name.removeprefix("for_")).bind(self)
+            raise AttributeError(f"an op has no attribute {name!r}")
+
+    def __call__(self, xp: Any, *inputs: Any, **static: Any) -> Any:
+        """Evaluate inside a rule, with the binder that `xp` belongs to: what its users see."""
+        found = _binder(xp.__name__).bind(self).all_outputs(*inputs, **static)
+        seen = slice(self.visible) if self.visible > 1 else 0
+        return found[seen] if self.hidden else found
+
+    @overload
+    def def_vjp(self, rule: None = None, *, host: bool | None = None) -> Callable[[Rule], Rule]: ...
+    @overload
+    def def_vjp(self, rule: Rule, *, host: bool | None = None) -> Rule: ...
+    def def_vjp(self, rule: Any = None, *, host: bool | None = None) -> Any:
+        """Set the rule for reverse mode: ``rule(xp, ct, out, *inputs, **static)``.
+
+        It returns one gradient per input (a tuple, or the array itself for one input),
+        each at the shape of the input or of batch + core.  None is a gradient of exactly zero,
+        as integers have; `unknown` says that there is no formula, and raises where that gradient
+        is asked for.
+        With several outputs `ct` and `out` are tuples.  The cotangent of a hidden output
+        is None while nobody differentiates that output.
+
+        Instead of a function, another op ``(*ct, *inputs) -> gradients``.  The rule of a
+        host op runs on the host too, unless ``host=False``: then it is written in `xp`
+        calls and may call other ops.
+        """
+        return self._set("vjp", rule, host)
+
+    @overload
+    def def_jvp(
+        self, rule: None = None, *, host: bool | None = None, unknown: Sequence[str] = ()
+    ) -> Callable[[Rule], Rule]: ...
+    @overload
+    def def_jvp(
+        self, rule: Rule, *, host: bool | None = None, unknown: Sequence[str] = ()
+    ) -> Rule: ...
+    def def_jvp(
+        self, rule: Any = None, *, host: bool | None = None, unknown: Sequence[str] = ()
+    ) -> Any:
+        """Set the rule for forward mode: ``rule(xp, tangents, out, *inputs, **static)``.
+
+        It returns the tangent of the output (a tuple for several).  `tangents` is a tuple
+        with one entry per input (None for integer and boolean ones).  An op may stand in
+        for the rule, called as ``(*tangents, *inputs) -> tangents of the outputs``.
+
+        `unknown` names the arguments that the rule has no formula for: a tangent of one of them
+        raises.  The rule cannot say it itself, as a tangent of zero is zeros to it.
+
+        Raises:
+            SignatureError: `unknown` has a name that is no argument.
+        """
+        for name in unknown:
+            if name not in self.names:
+                raise SignatureError(f"{self.label}: unknown={name!r}, which is no argument")
+        return self._set("jvp", rule, host, tuple(unknown))
+
+    def _set(self, kind: str, rule: Any, host: bool | None, unknown: tuple[str, ...] = ()) -> Any:
+        if rule is None:
+            return lambda rule: self._set(kind, rule, host, unknown)
+        if kind == "jvp":
+            self.jvp_unknown = unknown
+        if isinstance(rule, Op):
+            setattr(self, kind, delegate(self, kind, rule))
+            self.reads[kind] = getattr(self, kind), arrays_read(rule, self.signature)
+            self.changes[kind] = ("_set", kind, rule, host, unknown)
+            return rule
+        check_arity(self.signature, self.label, rule, 3, f"its {kind}")
+        on_host = bool(self.host) if host is None else host
+        self.written[kind] = rule
+        setattr(self, kind, hosted(self, kind, on_batches(self, kind)) if on_host else rule)
+        self.reads[kind] = getattr(self, kind), arrays_read(rule, self.signature)
+        setattr(self, f"{kind}_on_host", on_host)
+        self.changes[kind] = ("_set", kind, rule, host, unknown)
+        self.bound.clear()
+        return rule
+
+    def def_jvp_by_rows(self) -> None:
+        """Make forward mode from the vjp of a host op: the Jacobian by rows, times the tangents.
+
+        One call of the vjp, with as many cotangents per sample as the outputs have numbers.
+
+        Raises:
+            MissingRuleError: there is no vjp.
+        """
+        if self.vjp is None:
+            raise MissingRuleError(f"{self.label}: define its vjp before its jvp by rows")
+        self.def_jvp(by_rows(self), host=False)
+        self.changes["jvp"] = ("def_jvp_by_rows",)
+
+    def declare_linear(self, names: str | Sequence[str]) -> None:
+        """Say that the op is linear in these arguments together; see `define`."""
+        self.linear = places(self, names)
+
+    def static(self, given: dict[str, Any]) -> Static:
+        """The static parameters with their defaults, as a key; see `Static.of`."""
+        return Static.of(self.label, self.names, self.statics, given)
+
+    def arguments(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
+        """Positional and named array arguments in order; pops the named ones."""
+        values = list(args)
+        for name in self.names[len(args) :]:
+            if name not in kwargs:
+                raise ArgumentError(
+                    f"{self.label}: the argument {name!r} is missing; "
+                    f"it takes {len(self.names)} ({', '.join(self.names)}), found {len(args)}"
+                )
+            values.append(kwargs.pop(name))
+        if len(values) > len(self.names):
+            raise ArgumentError(
+                f"{self.label}: it takes {len(self.names)} arguments "
+                f"({', '.join(self.names)}), found {len(args)}"
+            )
+        for name in self.names:
+            if name in kwargs:
+                raise ArgumentError(f"{self.label}: the argument {name!r} was given twice")
+        return tuple(values)
+
+
+@overload
+def define(signature: Rule) -> Op: ...
+@overload
+def define(
+    signature: str,
+    *,
+    host: bool | Host | None = ...,
+    hidden: int = ...,
+    dtypes: Any = ...,
+    linear: str | Sequence[str] = ...,
+) -> Callable[[Rule], Op]: ...
+def define(
+    signature: Any,
+    *,
+    host: bool | Host | None = False,
+    hidden: int = 0,
+    dtypes: Any = None,
+    linear: str | Sequence[str] = (),
+) -> Any:
+    """Turn ``forward(xp, *inputs, *, static...)`` into an `Op`.
+
+    Args:
+        signature: gufunc notation, such as ``"(n),()->()"``; see `Signature`.
+        host: forward is NumPy code, called once per batch with read-only contiguous
+            arrays that have exactly one batch dimension in front.  A `Host` instead of True
+            says more: one sample at a time, through an executor, with a check of the results.
+        hidden: the last outputs that rules see but the bound function does not return.
+        dtypes: of the outputs, one for all or one for each: "real" or "complex", in the
+            precision of the inputs; or a fixed one: "bool", "int64", "int32", "float64",
+            "complex128" and so on.  None: the precision of the inputs; of a host function
+            complex where an input is complex, otherwise the kind that the function returns.
+            A result that does not fit raises RuleError: complex for real, a float for an
+            integer, an integer that the promised dtype cannot hold.
+        linear: arguments that the function is linear in, all of them together: f(p; a x + b y)
+            = a f(p; x) + b f(p; y).  Then the vjp is its adjoint there (the plain transpose,
+            which looks at neither `out` nor these arguments), forward mode calls the function
+            itself, second derivatives in these arguments are zero, and JAX can transpose it.
+            Where it is not true derivatives are wrong: see `twingrad.interop.check`.
+
+    Raises:
+        SignatureError: the notation is wrong, or the function has another number of
+            arguments than the signature.
+    """
+    if callable(signature):
+        raise SignatureError('write @define("(n)->()") with the signature in the brackets')
+    parsed = Signature.parse(signature)
+    if not 0 <= hidden < len(parsed.outputs):
+        raise SignatureError(
+            f"{signature!r}: hidden={hidden}, but it has {len(parsed.outputs)} outputs "
+            "of which at least one must be returned"
+        )
+
+    def make(forward: Rule) -> Op:
+        parameters = inspect.signature(forward).parameters.values()
+        names = tuple(p.name for p in parameters if p.kind in POSITIONAL)[1:]
+        statics = {p.name: p.default for p in parameters if p.kind is p.KEYWORD_ONLY}
+        op = Op(
+            forward,
+            parsed,
+            name=forward.__name__,
+            names=names,
+            statics=statics,
+            host=as_host(forward.__name__, host) if host not in (False, None) else None,
+            hidden=hidden,
+            dtypes=dtypes,
+            linear=linear,
+        )
+        check_arity(op.signature, op.label, forward, 1, "its function")
+        return op
+
+    return make
+
+
+@functools.cache
+def _binder(name: str) -> Any:
+    """The binder module of the framework that a namespace of this name belongs to."""
+    framework = next((f for f in ("torch", "jax", "numpy") if f in name.split(".")), None)
+    if framework is None:
+        raise ArgumentError(f"no binder knows the namespace {name!r}; found it as a rule's xp")
+    return importlib.import_module(f"twingrad.interop.{framework}")

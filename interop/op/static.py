@@ -1,0 +1,102 @@
+"""Static parameters: keyword-only, hashable, fixed before a framework is entered."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from twingrad.interop.errors import ArgumentError
+from twingrad.interop.op.hidden import is_array
+
+# How many values of the static parameters an op keeps what it made for them, in a framework;
+# beyond that the least recently used goes, and with it all that it held.
+KEPT = 64
+
+_SIMPLE = frozenset((bool, int, float, complex, str))
+
+
+@dataclass(frozen=True)
+class Static:
+    """Static parameters by name.  Equal values of different types, 1 and True, differ.
+
+    `low` is the dtype of 16 bits that a host op's results are rounded to in the end, if it is one.
+    """
+
+    items: tuple[tuple[str, Any], ...] = field(compare=False)
+    key: Any
+    low: str = ""
+
+    @staticmethod
+    def of(
+        label: str, names: tuple[str, ...], defaults: dict[str, Any], given: dict[str, Any]
+    ) -> Static:
+        """The given values and the defaults of the others.
+
+        Raises:
+            ArgumentError: a name is unknown or missing, or a value is an array or not hashable.
+        """
+        for name in given:
+            if name not in defaults:
+                known = ", ".join((*names, *defaults))
+                raise ArgumentError(f"{label}: unknown argument {name!r}; it takes {known}")
+        items = tuple([(name, _plain(value)) for name, value in {**defaults, **given}.items()])
+        for name, value in items:
+            if value is inspect.Parameter.empty:
+                raise ArgumentError(f"{label}: the keyword argument {name!r} is missing")
+            if not _hashable(value):
+                raise ArgumentError(
+                    f"{label}: {name!r} is a static parameter: it must be hashable, and no "
+                    f"array; found {type(value).__name__}. Give a number, string or tuple, or "
+                    "make it an argument of the signature"
+                )
+        return Static(items, tuple([(name, _typed(value)) for name, value in items]))
+
+
+def _plain(value: Any) -> Any:
+    """Python's number for one of NumPy's, also in a tuple."""
+    if type(value) in _SIMPLE:
+        return value
+    if isinstance(value, tuple):
+        return tuple(map(_plain, value)) if type(value) is tuple else value
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def _typed(value: Any) -> Any:
+    """A key that tells 1, 1.0 and True apart, and 0.0 and -0.0; NaN is equal to itself."""
+    if type(value) is float:  # the usual ones first
+        return float, repr(value)
+    if isinstance(value, tuple | frozenset):
+        plain = tuple if isinstance(value, tuple) else frozenset
+        return type(value), plain(map(_typed, value))
+    return type(value), repr(value) if isinstance(value, float | complex) else value
+
+
+def written(static: Static) -> str | None:
+    """The parameters as text that reads back as the same values, or None; "" for none."""
+    low = {"_low": static.low} if static.low else {}
+    text = repr(dict(static.items) | low)
+    try:
+        found = ast.literal_eval(text)
+    except (ValueError, SyntaxError, MemoryError, RecursionError):
+        return None
+    same = _typed(tuple(found.items())) == _typed((*static.items, *low.items()))
+    return (text if found else "") if same else None
+
+
+def _hashable(value: Any) -> bool:
+    """Arrays and tracers of arrays are not: their hash is their identity, if any."""
+    if type(value) in _SIMPLE:
+        return True
+    if isinstance(value, tuple | frozenset):
+        return all(map(_hashable, value))
+    if isinstance(value, list | dict | set):  # those of compilers have a hash, too
+        return False
+    try:
+        hash(value)
+    except TypeError:
+        return False
+    return not is_array(value)
