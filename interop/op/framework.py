@@ -8,13 +8,11 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from twingrad.interop.op.signature import Plan, Shape
 
-if TYPE_CHECKING:
-    from twingrad.interop.op.kernel import Kernel
-
+Kernel = Any  # that of `op.kernel`, which imports this file
 Array = Any
 Arrays = tuple[Array, ...]
 

@@ -12,24 +12,24 @@ import pickle
 import sys
 import threading
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, ParamSpec
+from typing import Any, ParamSpec, TypeVar
 
-if TYPE_CHECKING:
-    from twingrad.interop.op.definition import Op
-
+Op = Any  # that of `op.definition`, which imports this file
 P = ParamSpec("P")
+Made = TypeVar("Made")  # an op
 _SENDING = threading.local()
 
 
-def remembered(make: Callable[P, Op]) -> Callable[P, Op]:
+def remembered(make: Callable[P, Made]) -> Callable[P, Made]:
     """A function that makes ops which are pickled as the call that made them."""
 
     @functools.wraps(make)
-    def made(*args: P.args, **options: P.kwargs) -> Op:
-        op = make(*args, **options)
+    def made(*args: P.args, **options: P.kwargs) -> Made:
+        found = make(*args, **options)
+        op: Op = found
         op.recipe = (made, args, {k: v for k, v in options.items() if k != "host"})
         op.changes.clear()
-        return op
+        return found
 
     return made
 

@@ -7,20 +7,16 @@ is linear in ct: its own adjoint is f again.  So derivatives of every order foll
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from twingrad.interop.errors import SignatureError
-from twingrad.interop.op.framework import inexact
+from twingrad.interop.op.framework import Arrays, Framework, Kernel, inexact
 from twingrad.interop.op.missing import unknown
 from twingrad.interop.op.promises import Like
 from twingrad.interop.op.samples.host import Host
 from twingrad.interop.op.signature import Signature, as_tuple
 
-if TYPE_CHECKING:
-    from twingrad.interop.op.definition import Op
-    from twingrad.interop.op.framework import Arrays, Framework
-    from twingrad.interop.op.kernel import Kernel
-
+Op = Any  # that of `op.definition`, which imports this file
 Rule = Callable[..., Any]
 
 

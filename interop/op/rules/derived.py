@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from twingrad.interop.errors import SignatureError
 from twingrad.interop.op.framework import inexact
@@ -18,9 +18,7 @@ from twingrad.interop.op.rules.reads import arrays_read
 from twingrad.interop.op.samples.host import Host
 from twingrad.interop.op.signature import Signature, as_tuple
 
-if TYPE_CHECKING:
-    from twingrad.interop.op.definition import Op
-
+Op = Any  # that of `op.definition`, which imports this file
 Rule = Callable[..., Any]
 
 
