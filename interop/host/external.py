@@ -12,6 +12,7 @@ from twingrad.interop.errors import ArgumentError, SignatureError
 from twingrad.interop.host.cache import Cache
 from twingrad.interop.op.definition import Op
 from twingrad.interop.op.pickling import remembered
+from twingrad.interop.op.rules.asked import asks
 from twingrad.interop.op.rules.derived import times
 from twingrad.interop.op.samples.host import Host, PlainFunction, as_host
 from twingrad.interop.op.signature import POSITIONAL, Signature, as_tuple
@@ -38,7 +39,8 @@ def from_numpy(
             become the op's static ones, and are given to `vjp` and `jvp` too.
         signature: gufunc notation, such as ``"(n),()->()"``.
         vjp: ``vjp(ct, *inputs)``, the gradient of sum(ct * f) in each input, shaped like f's
-            arguments; `ct` is a tuple where f has several outputs.
+            arguments; `ct` is a tuple where f has several outputs.  With a keyword-only
+            parameter `needs` it is told which are wanted, see `Op.def_vjp`.
         jvp: ``jvp(tangents, *inputs)``, the tangent of the output.
         dtypes: of the outputs, see `define`: "complex" where f makes complex numbers of real
             ones, "real" the other way round, "int64" for indices and counts.
@@ -52,7 +54,7 @@ def from_numpy(
     op = make_op(f, Signature.parse(signature), host, name, dtypes)
     for kind, rule in (("vjp", vjp), ("jvp", jvp)):
         if rule is not None:
-            check_count(op, kind, rule, 1 + len(op.names))
+            check_count(op, kind, rule, 1 + len(op.names), ("needs",))
             getattr(op, f"def_{kind}")(PlainFunction(rule, rule=True))
     return op
 
@@ -244,11 +246,15 @@ def _parameters(f: Function, count: int) -> tuple[tuple[str, ...], dict[str, Any
     return (numbered, {}) if plain else (names, statics)
 
 
-def check_count(op: Op, what: str, f: Function, count: int) -> None:
-    """Raise `SignatureError` where a function does not take that many arguments."""
+def check_count(op: Op, what: str, f: Function, count: int, offered: tuple[str, ...] = ()) -> None:
+    """Raise `SignatureError` where a function does not take that many arguments.
+
+    It may ask for those that are `offered`, by name.
+    """
     _check_callable(op, what, f)
+    asked = {name: None for name in offered if asks(f, name)}
     try:
-        inspect.signature(f).bind(*range(count), **op.statics)
+        inspect.signature(f).bind(*range(count), **op.statics, **asked)
     except TypeError as error:
         raise SignatureError(
             f"{op.label}: its {what} cannot take {count} positional arguments: {error}"

@@ -17,7 +17,8 @@ from twingrad.interop.errors import ArgumentError, MissingRuleError, SignatureEr
 from twingrad.interop.op.pickling import reduced
 from twingrad.interop.op.promises import declare
 from twingrad.interop.op.rules.adjoint import places
-from twingrad.interop.op.rules.derived import by_rows, delegate, hosted
+from twingrad.interop.op.rules.asked import refuse_statics
+from twingrad.interop.op.rules.derived import asking, by_rows, delegate, hosted
 from twingrad.interop.op.rules.reads import arrays_read
 from twingrad.interop.op.samples.host import Host, as_host, on_batches
 from twingrad.interop.op.signature import POSITIONAL, Signature, check_arity
@@ -40,8 +41,7 @@ class Op:
         hidden: how many of the last outputs only the rules see.
         dtypes: what each output's dtype is, see `define`.
         linear: the names of the arguments that it is linear in.
-        names: the argument names, in order.
-        statics: the keyword-only parameters and their defaults.
+        names, statics: the arguments in order; the keyword-only parameters and their defaults.
         written: the function and the rules as the user wrote them.
         parts: the ops that were made for its rules, by the last part of their names.
     """
@@ -75,6 +75,7 @@ class Op:
         self.forward = on_batches(self, "function")
         self.visible = len(signature.outputs) - hidden
         self.label = f"{name} {Signature(signature.inputs, signature.outputs[: self.visible])}"
+        refuse_statics(self.label, statics)
         self.declare_linear(linear)
         self.dtypes = declare(self.label, dtypes, len(signature.outputs))
         self.__name__ = self.__qualname__ = name
@@ -87,11 +88,10 @@ class Op:
     def __reduce__(self) -> Any:
         return reduced(self)
 
-    def __copy__(self) -> Op:
+    def __copy__(self, memo: Any = None) -> Op:
         return self  # as functions are
 
-    def __deepcopy__(self, memo: Any) -> Op:
-        return self
+    __deepcopy__ = __copy__
 
     if not TYPE_CHECKING:
 
@@ -117,9 +117,11 @@ class Op:
         It returns one gradient per input (a tuple, or the array itself for one input),
         each at the shape of the input or of batch + core.  None is a gradient of exactly zero,
         as integers have; `unknown` says that there is no formula, and raises where that gradient
-        is asked for.
-        With several outputs `ct` and `out` are tuples.  The cotangent of a hidden output
-        is None while nobody differentiates that output.
+        is asked for.  With several outputs `ct` and `out` are tuples.  The cotangent of a hidden
+        output is None while nobody differentiates that output.
+
+        A rule with a keyword-only parameter `needs` is told which gradients are wanted, as Python
+        bools, compiled too: ``needs.x``.  What it returns for the others is not looked at.
 
         Instead of a function, another op ``(*ct, *inputs) -> gradients``.  The rule of a
         host op runs on the host too, unless ``host=False``: then it is written in `xp`
@@ -158,18 +160,16 @@ class Op:
     def _set(self, kind: str, rule: Any, host: bool | None, unknown: tuple[str, ...] = ()) -> Any:
         if rule is None:
             return lambda rule: self._set(kind, rule, host, unknown)
-        if kind == "jvp":
-            self.jvp_unknown = unknown
+        self.jvp_unknown = unknown if kind == "jvp" else self.jvp_unknown
+        on_host = not isinstance(rule, Op) and (bool(self.host) if host is None else host)
         if isinstance(rule, Op):
-            setattr(self, kind, delegate(self, kind, rule))
-            self.reads[kind] = getattr(self, kind), arrays_read(rule, self.signature)
-            self.changes[kind] = ("_set", kind, rule, host, unknown)
-            return rule
-        check_arity(self.signature, self.label, rule, 3, f"its {kind}")
-        on_host = bool(self.host) if host is None else host
-        self.written[kind] = rule
-        setattr(self, kind, hosted(self, kind, on_batches(self, kind)) if on_host else rule)
-        self.reads[kind] = getattr(self, kind), arrays_read(rule, self.signature)
+            made = delegate(self, kind, rule)
+        else:
+            check_arity(self.signature, self.label, rule, 3, f"its {kind}")
+            self.written[kind] = rule
+            made = hosted(self, kind, on_batches(self, kind)) if on_host else asking(self, rule)
+        setattr(self, kind, made)
+        self.reads[kind] = made, arrays_read(rule, self.signature)
         setattr(self, f"{kind}_on_host", on_host)
         self.changes[kind] = ("_set", kind, rule, host, unknown)
         self.bound.clear()

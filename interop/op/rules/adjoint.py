@@ -13,6 +13,7 @@ from twingrad.interop.errors import SignatureError
 from twingrad.interop.op.framework import Arrays, Framework, Kernel, inexact
 from twingrad.interop.op.missing import unknown
 from twingrad.interop.op.promises import Like
+from twingrad.interop.op.rules.asked import Needs, asks
 from twingrad.interop.op.samples.host import Host
 from twingrad.interop.op.signature import Signature, as_tuple
 
@@ -72,12 +73,14 @@ def adjoint_of(op: Op, rule: Rule) -> Op:
     outputs, inputs = op.signature.outputs, op.signature.inputs
     count = len(outputs)
     where = [i for i, name in enumerate(op.names) if name in op.linear]
+    needs = Needs(op.names, tuple(name in op.linear for name in op.names))
+    asked = {"needs": needs} if asks(op.written["vjp"], "needs") else {}
 
     def forward(xp: Any, *arrays: Any, **static: Any) -> Any:
         cts, given = arrays[:count], arrays[count:]
         outs = tuple(map(xp.zeros_like, cts))
         pair = (cts[0], outs[0]) if count == 1 else (cts, outs)
-        found = as_tuple(rule(xp, *pair, *given, **static))
+        found = as_tuple(rule(xp, *pair, *given, **static, **asked))
         if len(found) != len(given):
             return found
         return tuple(xp.zeros_like(given[i]) if found[i] is None else found[i] for i in where)

@@ -14,6 +14,7 @@ from twingrad.interop.op.framework import inexact
 from twingrad.interop.op.missing import check_known, unknown
 from twingrad.interop.op.promises import Like
 from twingrad.interop.op.rules.adjoint import adjoint_of, only_linear, substituted
+from twingrad.interop.op.rules.asked import asks, told
 from twingrad.interop.op.rules.reads import arrays_read
 from twingrad.interop.op.samples.host import Host
 from twingrad.interop.op.signature import Signature, as_tuple
@@ -57,14 +58,17 @@ def hosted(op: Op, kind: str, rule: Rule) -> Rule:
     cores = (*seeds, *outputs, *inputs)
     cores = tuple(core if r else (*core, 0) for core, r in zip(cores, read, strict=True))
 
+    asked = asks(op.written[kind], "needs")
     where = slice(n_seeds + n_out, None) if kind == "vjp" else slice(n_seeds, n_seeds + n_out)
 
     def forward(xp: Any, *arrays: Any, _wanted: Any = None, **static: Any) -> Any:
         seen = [x if r else None for x, r in zip(arrays, read, strict=True)]
         seeded = tuple(seen[:n_seeds]) if kind == "jvp" or n_seeds > 1 else seen[0]
         out = tuple(seen[n_seeds : n_seeds + n_out]) if n_out > 1 else seen[n_seeds]
-        found = as_tuple(rule(xp, seeded, out, *seen[n_seeds + n_out :], **static))
         like = arrays[where]
+        if asked:
+            static["needs"] = told(op.names, arrays[n_seeds + n_out :], _wanted)
+        found = as_tuple(rule(xp, seeded, out, *seen[n_seeds + n_out :], **static))
         if len(found) != len(like):
             return found
         if kind == "vjp":
@@ -82,7 +86,7 @@ def hosted(op: Op, kind: str, rule: Rule) -> Rule:
         signature,
         name=f"{op.name}.{kind}",
         names=tuple(f"argument_{i}" for i in range(len(signature.inputs))),
-        statics={**op.statics, "_wanted": None} if kind == "vjp" else op.statics,
+        statics={**op.statics, "_wanted": None} if kind == "vjp" or asked else op.statics,
         host=Host(finite=bool(op.host and op.host.finite)),
         dtypes=tuple(Like(first + i) for i in range(len(results))),
     )
@@ -101,7 +105,20 @@ def hosted(op: Op, kind: str, rule: Rule) -> Rule:
         shapes = [x if r else x[..., None][..., :0] for x, r in zip(arrays, read, strict=True)]
         return derived(xp, *shapes, **static)
 
-    return SaysWanted(traced) if kind == "vjp" else traced
+    return SaysWanted(traced) if kind == "vjp" or asked else traced
+
+
+def asking(op: Op, rule: Rule) -> Rule:
+    """A rule in `xp` calls, as `Kernel` calls it: told what it needs, if it asks."""
+    if not asks(rule, "needs"):
+        return rule
+
+    def asked(
+        xp: Any, seeds: Any, out: Any, *inputs: Any, _wanted: Any = None, **static: Any
+    ) -> Any:
+        return rule(xp, seeds, out, *inputs, needs=told(op.names, inputs, _wanted), **static)
+
+    return SaysWanted(asked)
 
 
 class SaysWanted:
