@@ -1,6 +1,7 @@
-"""The experiments: programs that measure, and two that plot and report what was measured.
+"""The experiments: each file here asks one question; run all of them with ``make experiments``.
 
-Run all of them with ``make experiments``, or one with ``python -m experiments.NAME``.
+One alone: ``python -m experiments.NAME``.  Measuring is in `measure`, what several of them
+measure in `problems`, the pictures and the report in `report`, the figures in results/.
 """
 
 import os

@@ -21,7 +21,7 @@ from tqdm import tqdm
 
 import twingrad.interop.jax
 import twingrad.interop.torch
-from experiments.harness import Recorder
+from experiments.measure.harness import Recorder
 from twingrad.interop import Op, define
 
 STEPS, LEARNING_RATE, START, STARTS, SEED = 200, 0.1, (0.1, 0.1), 256, 0

@@ -20,8 +20,8 @@ from tqdm import tqdm
 
 import twingrad.ops.jax
 import twingrad.ops.torch
-from experiments import textbook
-from experiments.harness import Recorder, describe_devices, interleave, ratio, tensor
+from experiments.measure.harness import Recorder, describe_devices, interleave, ratio, tensor
+from experiments.problems import textbook
 
 SIZE = 16
 BATCHES = (1, 32, 1024, 32768)

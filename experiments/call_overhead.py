@@ -19,7 +19,7 @@ from tqdm import tqdm
 import twingrad.interop.jax
 import twingrad.interop.torch
 import twingrad.ops.torch
-from experiments.harness import Recorder, Timing, interleave, one_thread, ratio, tensor
+from experiments.measure.harness import Recorder, Timing, interleave, one_thread, ratio, tensor
 from twingrad import ops
 from twingrad.interop import define
 

@@ -22,7 +22,8 @@ from tqdm import tqdm
 import twingrad.ops.jax
 import twingrad.ops.numpy
 import twingrad.ops.torch
-from experiments.diffusion_grid import (
+from experiments.measure.harness import Recorder, interleave, ratio
+from experiments.problems.diffusion_grid import (
     COLS,
     PARAMETERS,
     ROWS,
@@ -32,7 +33,6 @@ from experiments.diffusion_grid import (
     sensors,
     sources,
 )
-from experiments.harness import Recorder, interleave, ratio
 from twingrad.ops.sparse_solve import FACTORS
 
 STEPS, SEED, SPREAD, NOISE = 30, 0, 0.7, 0.01

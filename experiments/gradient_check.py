@@ -22,9 +22,9 @@ import tests.wrong_gradients_code
 import tests.wrong_gradients_more
 import twingrad.interop.jax
 import twingrad.interop.torch
-from experiments.harness import Recorder
-from experiments.posted_gradients import POSTED
-from experiments.records import RESULTS
+from experiments.measure.harness import Recorder
+from experiments.measure.records import RESULTS
+from experiments.problems.posted_gradients import POSTED
 from tests.right_gradients import RIGHT, target_and_draw
 from tests.wrong_gradients import WRONG_OPS
 from twingrad.interop import Op

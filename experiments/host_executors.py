@@ -19,7 +19,7 @@ from distributed import Client
 from tqdm import tqdm
 
 import twingrad.interop.torch
-from experiments.harness import Recorder
+from experiments.measure.harness import Recorder
 from twingrad.interop import Host, from_numpy
 
 SAMPLES, WORK_S, WORKERS = 16, 0.05, 2

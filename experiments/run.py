@@ -13,13 +13,12 @@ from experiments import (
     diffusion_fit,
     gradient_check,
     host_executors,
-    plots,
-    report,
     sparse_peers,
     special_functions,
     truncated_mixture_fit,
     vmap_cost,
 )
+from experiments.report import document, plots
 
 PARTS = (
     call_overhead,
@@ -33,7 +32,7 @@ PARTS = (
     batched_throughput,
     vmap_cost,
     plots,
-    report,
+    document,
 )
 
 
@@ -41,7 +40,7 @@ def main() -> None:
     start = time.perf_counter()
     for part in tqdm(PARTS, desc="all experiments"):
         part.main()
-    print(f"\n{report.REPORT} written in {time.perf_counter() - start:.0f} s")
+    print(f"\n{document.REPORT} written in {time.perf_counter() - start:.0f} s")
 
 
 if __name__ == "__main__":

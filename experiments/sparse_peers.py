@@ -25,8 +25,8 @@ from tqdm import tqdm
 
 import twingrad.ops.jax
 import twingrad.ops.torch
-from experiments.diffusion_grid import COLS, PARAMETERS, ROWS, UNKNOWNS, entries, sources
-from experiments.harness import Recorder, interleave, ratio, wait
+from experiments.measure.harness import Recorder, interleave, ratio, wait
+from experiments.problems.diffusion_grid import COLS, PARAMETERS, ROWS, UNKNOWNS, entries, sources
 
 SEED, REFINEMENTS, TIGHT = 0, 4, 1e-13
 ITERATIVE = "torchsparsegradutils"

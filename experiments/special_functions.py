@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from tqdm import tqdm
 
-from experiments.harness import Recorder
+from experiments.measure.harness import Recorder
 from tests.special_functions import POWER, RANGES, inputs, worst
 from twingrad.ops import _special
 

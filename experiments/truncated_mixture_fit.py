@@ -21,7 +21,7 @@ from tqdm import tqdm
 
 import twingrad.interop.jax
 import twingrad.interop.torch
-from experiments.harness import Recorder, one_thread
+from experiments.measure.harness import Recorder, one_thread
 from twingrad import ops
 from twingrad.interop import Op, define
 

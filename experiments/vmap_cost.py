@@ -15,8 +15,8 @@ import torch._inductor.metrics
 from tqdm import tqdm
 
 import twingrad.ops.torch
-from experiments import textbook
-from experiments.harness import Recorder, interleave, ratio, tensor
+from experiments.measure.harness import Recorder, interleave, ratio, tensor
+from experiments.problems import textbook
 
 BATCH, SIZE = 65_536, 16
 COMPILED = ("truncated_mixture_weights", "log1mexp")

@@ -124,7 +124,7 @@ def test_the_ops_pass_for_200_seeds(row):
 
 def test_the_posted_gradients_are_named():
     pytest.importorskip("torch")
-    from experiments.posted_gradients import POSTED
+    from experiments.problems.posted_gradients import POSTED
 
     found = {}
     for title, (function, draw, names) in POSTED.items():

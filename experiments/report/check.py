@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from experiments.records import Record, read
-from experiments.wording import short, table
+from experiments.measure.records import Record, read
+from experiments.report.wording import short, table
 
 
 def _first_missed(record: Record) -> str:

@@ -10,8 +10,8 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt  # noqa: E402
 import numpy as np  # noqa: E402
 
-from experiments.methods import METHODS, PAIRS  # noqa: E402
-from experiments.records import RESULTS, read  # noqa: E402
+from experiments.measure.records import RESULTS, read  # noqa: E402
+from experiments.report.methods import METHODS, PAIRS  # noqa: E402
 
 RIGHT, WRONG = "tab:blue", "tab:red"
 

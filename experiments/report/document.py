@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from experiments.findings import Rates, findings, off
-from experiments.methods import METHODS, PAIRS, label
-from experiments.records import RESULTS, Record, read
-from experiments.report_check import gradient_check
-from experiments.report_sparse import diffusion, peers
-from experiments.report_special import special
-from experiments.wording import microseconds, picture, quartiles, short, table
+from experiments.measure.records import RESULTS, Record, read
+from experiments.report.check import gradient_check
+from experiments.report.findings import Rates, findings, off
+from experiments.report.methods import METHODS, PAIRS, label
+from experiments.report.sparse import diffusion, peers
+from experiments.report.special import special
+from experiments.report.wording import microseconds, picture, quartiles, short, table
 
 REPORT = "experiments/results/REPORT.md"
 FILES = (

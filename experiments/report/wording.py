@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from experiments.records import Record
+from experiments.measure.records import Record
 
 
 def table(head: list[str], rows: list[list[Any]]) -> str:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from experiments.methods import PAIRS
-from experiments.records import Record, read
-from experiments.report_check import gradient_check_finding
-from experiments.report_sparse import diffusion_finding, peers_finding
-from experiments.wording import short, spread
+from experiments.measure.records import Record, read
+from experiments.report.check import gradient_check_finding
+from experiments.report.methods import PAIRS
+from experiments.report.sparse import diffusion_finding, peers_finding
+from experiments.report.wording import short, spread
 
 LOOP, BATCH = "scipy_loop", "scipy_batch"
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from experiments.records import read
-from experiments.wording import short, table
+from experiments.measure.records import read
+from experiments.report.wording import short, table
 
 MODES = ("torch", "Inductor, 1", "Inductor, 8", "Inductor, 1000", "JAX", "jit, 1", "jit, 1000")
 BAD = 8.0  # ulps

@@ -28,7 +28,7 @@ import jax
 import numpy as np
 import torch
 
-from experiments.records import RESULTS, ROOT
+from experiments.measure.records import RESULTS, ROOT
 
 jax.config.update("jax_enable_x64", True)
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from experiments.records import Record, read
-from experiments.wording import picture, quartiles, short, spread, table
+from experiments.measure.records import Record, read
+from experiments.report.wording import picture, quartiles, short, spread, table
 
 COSTS = ["", "value, ms", "value and gradient, ms", "ratio (quartiles)", "factorisations"]
 COSTS += ["from differences"]
