@@ -13,10 +13,11 @@ import numpy as np
 
 from twingrad.interop.errors import ArgumentError, RuleError
 from twingrad.interop.host.external import from_numpy
-from twingrad.interop.host.perturbed import Array, Points, apart, longest, moved
+from twingrad.interop.host.numeric import Argnums, def_numeric
+from twingrad.interop.host.perturbed import Array, Points
 from twingrad.interop.op.definition import Op
 from twingrad.interop.op.pickling import remembered
-from twingrad.interop.op.samples.host import Host, OnBatches
+from twingrad.interop.op.samples.host import Host
 
 Function = Callable[..., Any]
 
@@ -32,6 +33,8 @@ def finite_difference(
     f: Function,
     *,
     signature: str,
+    argnums: Argnums | None = None,
+    vjp: Function | None = None,
     step: float | Sequence[float] | None = None,
     noise: float | None = None,
     third: float = 1.0,
@@ -41,10 +44,10 @@ def finite_difference(
 ) -> Op:
     """An op whose derivatives are central differences, (f(x + h e_i) - f(x - h e_i)) / 2h.
 
-    A gradient costs 2n values per sample, n numbers in the sample; a tangent costs two, along
-    its direction.  Everything is computed in float64, also for float32 inputs.  The error is
-    at most h^2 M / 6 + e / h for each entry, with M a bound on the third derivative and e the
-    error of a value.  Second derivatives raise MissingRuleError.
+    A gradient costs 2n values per sample, for n numbers whose gradient is wanted; a tangent costs
+    two, along its direction.  Everything is computed in float64, also for float32 inputs.  The
+    error is at most h^2 M / 6 + e / h for each entry, with M a bound on the third derivative and
+    e the error of a value.  Second derivatives raise MissingRuleError.
 
     An infinite or NaN input cannot be moved: its derivative is 0 where f is finite there (the
     limit, if there is one), and NaN where it is not.  The others do not feel it.
@@ -52,6 +55,10 @@ def finite_difference(
     Args:
         f: ``f(*inputs)``, NumPy code as `from_numpy` takes it; it must take any batch size.
         signature: gufunc notation.  Integer inputs are left as they are.
+        argnums: the arguments, by name or place, whose derivatives are numeric; None: all.
+        vjp: the adjoint for the others, as `from_numpy` takes it; without it their derivatives
+            raise.  What it returns for `argnums` is not looked at.  Their forward mode raises
+            until ``def_jvp_by_rows`` makes it.
         step: h, a number or one for each input; None: the best one for `noise`, or for
             rounding errors where that is None: cbrt(3 eps) max(1, |x_i|), about 8.7e-6.
         noise: the standard deviation of the error of one value; then h = cbrt(3 noise / third).
@@ -61,12 +68,13 @@ def finite_difference(
         name: the op's name in error messages; that of f if None.
 
     Raises:
-        ArgumentError: a step, noise or bound that is not positive, or both step and noise.
+        ArgumentError: a step, noise or bound that is not positive, both step and noise, or
+            `argnums` has something that is no argument.
         SignatureError: as `from_numpy`.
 
     Reference: W. H. Press et al., Numerical Recipes (3rd ed. 2007), section 5.7, eq. 5.7.8.
     """
-    op = from_numpy(f, signature=signature, dtypes=dtypes, host=host, name=name)
+    op = from_numpy(f, signature=signature, vjp=vjp, dtypes=dtypes, host=host, name=name)
     if step is not None and noise is not None:
         raise ArgumentError(f"{op.label}: give a step or the noise it follows from, not both")
     steps = step if isinstance(step, Sequence) else [step] * len(op.names)
@@ -85,9 +93,7 @@ def finite_difference(
         given = points.join(moved)
         return np.where(np.isnan(given), best, given)
 
-    @OnBatches
-    def vjp(xp: Any, ct: Any, out: Any, *inputs: Array, **static: Any) -> Any:
-        points = Points(op, inputs, static)
+    def pull(points: Points, ct: Any) -> tuple[Array, ...]:
         h, n = sizes(points), points.x.shape[1]
         move = np.eye(n)[:, None, :] * h
         up, down = points.x + move, points.x - move
@@ -97,19 +103,15 @@ def finite_difference(
         slopes = (y[:n] - y[n:]) / width[..., None]
         return points.pull(slopes, ct)
 
-    @OnBatches
-    def jvp(xp: Any, tangents: Any, out: Any, *inputs: Array, **static: Any) -> Any:
-        points = Points(op, inputs, static, longest(tangents))
-        along = points.join([tangents[i] for i in points.moving])
+    def push(points: Points, along: Array) -> Array:
         moves = np.abs(along) > 0
         reach = np.where(moves, sizes(points) / np.where(moves, np.abs(along), 1), np.inf)
         scale = np.min(reach, axis=1, initial=np.inf, keepdims=True)
         scale = np.where(np.isfinite(scale), scale, 1.0)
         y = points.at(points.x + scale * along * np.array([1.0, -1.0])[:, None, None])
-        return apart(moved(along, (y[0] - y[1]) / (2 * scale)), out)
+        return (y[0] - y[1]) / (2 * scale)
 
-    op.def_vjp(vjp)
-    op.def_jvp(jvp)
+    def_numeric(op, argnums, pull, push)
     return op
 
 
@@ -117,7 +119,13 @@ def finite_difference(
 # and no difference is taken, so that h can be so small that the second term vanishes.
 @remembered
 def complex_step(
-    f: Function, *, signature: str, host: Host | bool = True, name: str | None = None
+    f: Function,
+    *,
+    signature: str,
+    argnums: Argnums | None = None,
+    vjp: Function | None = None,
+    host: Host | bool = True,
+    name: str | None = None,
 ) -> Op:
     """An op whose derivatives are Im f(x + i h e_j) / h with h = 1e-100: exact to rounding.
 
@@ -130,6 +138,8 @@ def complex_step(
     Args:
         f: as for `finite_difference`; with complex128 arrays it returns complex ones.
         signature: gufunc notation.  Integer inputs are left as they are.
+        argnums: as for `finite_difference`.
+        vjp: as for `finite_difference`.
         host: see `Host`.
         name: the op's name in error messages; that of f if None.
 
@@ -140,7 +150,7 @@ def complex_step(
     Reference: W. Squire and G. Trapp (1998), "Using complex variables to estimate derivatives
     of real functions", SIAM Review 40, 110-112, eq. 3.
     """
-    op, h = from_numpy(f, signature=signature, host=host, name=name), 1e-100
+    op, h = from_numpy(f, signature=signature, vjp=vjp, host=host, name=name), 1e-100
 
     def slopes(points: Points, directions: Array) -> Array:
         """The derivatives along directions of shape (P, B or 1, n): (P, B, m)."""
@@ -152,20 +162,13 @@ def complex_step(
             )
         return y.imag / h
 
-    @OnBatches
-    def vjp(xp: Any, ct: Any, out: Any, *inputs: Array, **static: Any) -> Any:
-        points = Points(op, inputs, static)
-        found = slopes(points, np.eye(points.x.shape[1])[:, None, :])
-        return points.pull(found, ct)
+    def pull(points: Points, ct: Any) -> tuple[Array, ...]:
+        return points.pull(slopes(points, np.eye(points.x.shape[1])[:, None, :]), ct)
 
-    @OnBatches
-    def jvp(xp: Any, tangents: Any, out: Any, *inputs: Array, **static: Any) -> Any:
-        points = Points(op, inputs, static, longest(tangents))
-        along = points.join([tangents[i] for i in points.moving])
-        return apart(moved(along, slopes(points, along[None])[0]), out)
+    def push(points: Points, along: Array) -> Array:
+        return slopes(points, along[None])[0]
 
-    op.def_vjp(vjp)
-    op.def_jvp(jvp)
+    def_numeric(op, argnums, pull, push)
     return op
 
 

@@ -39,9 +39,9 @@ def from_numpy(
             become the op's static ones, and are given to `vjp` and `jvp` too.
         signature: gufunc notation, such as ``"(n),()->()"``.
         vjp: ``vjp(ct, *inputs)``, the gradient of sum(ct * f) in each input, shaped like f's
-            arguments; `ct` is a tuple where f has several outputs.  With a keyword-only
-            parameter `needs` it is told which are wanted, see `Op.def_vjp`.
-        jvp: ``jvp(tangents, *inputs)``, the tangent of the output.
+            arguments; `ct` is a tuple where f has several outputs.  A keyword-only parameter
+            `out` gets what f returned, and `needs` which are wanted, see `Op.def_vjp`.
+        jvp: ``jvp(tangents, *inputs)``, the tangent of the output; `out` and `needs` likewise.
         dtypes: of the outputs, see `define`: "complex" where f makes complex numbers of real
             ones, "real" the other way round, "int64" for indices and counts.
         host: see `Host`.
@@ -54,8 +54,9 @@ def from_numpy(
     op = make_op(f, Signature.parse(signature), host, name, dtypes)
     for kind, rule in (("vjp", vjp), ("jvp", jvp)):
         if rule is not None:
-            check_count(op, kind, rule, 1 + len(op.names), ("needs",))
-            getattr(op, f"def_{kind}")(PlainFunction(rule, rule=True))
+            check_count(op, kind, rule, 1 + len(op.names), ("needs", "out"))
+            rule = PlainFunction(rule, rule=True, sees_out=asks(rule, "out"))
+            getattr(op, f"def_{kind}")(rule)
     return op
 
 
@@ -253,6 +254,12 @@ def check_count(op: Op, what: str, f: Function, count: int, offered: tuple[str, 
     """
     _check_callable(op, what, f)
     asked = {name: None for name in offered if asks(f, name)}
+    for name in asked:
+        if name in op.statics:
+            raise SignatureError(
+                f"{op.label}: {name!r} is a static parameter of its function, and means something "
+                f"else in its {what}; call the parameter something else"
+            )
     try:
         inspect.signature(f).bind(*range(count), **op.statics, **asked)
     except TypeError as error:

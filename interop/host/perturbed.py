@@ -20,20 +20,26 @@ class Points:
 
     Attributes:
         size: the samples of the batch, B.
-        moving: which inputs are perturbed: those that are no integers.
+        moving: which inputs are perturbed: those that are no integers, of the wanted ones.
         x: the moving inputs side by side, float64, shape (B, n).
         finite: which numbers of x are finite; the others stay where they are.
     """
 
     def __init__(
-        self, op: Op, inputs: Sequence[Array], static: dict[str, Any], size: int = 1
+        self,
+        op: Op,
+        inputs: Sequence[Array],
+        static: dict[str, Any],
+        size: int = 1,
+        wanted: Sequence[bool] | None = None,
     ) -> None:
         self.op, self.static = op, static
         self.size = max(size, *[len(x) for x in inputs])
         self.inputs = [np.broadcast_to(x, (self.size, *x.shape[1:])) for x in inputs]
         if any(x.dtype.kind == "c" for x in inputs):
             raise RuleError(f"{op.label}: differences are for real inputs; found complex ones")
-        self.moving = [i for i, x in enumerate(inputs) if x.dtype.kind == "f"]
+        live = [True] * len(inputs) if wanted is None else wanted
+        self.moving = [i for i, x in enumerate(inputs) if x.dtype.kind == "f" and live[i]]
         self.x = self.join([self.inputs[i] for i in self.moving])
         self.finite = np.isfinite(self.x)
 
@@ -108,7 +114,7 @@ def moved(along: Array, tangents: Array) -> Array:
 def side_by_side(arrays: Any, least: int = 1) -> Array:
     """Arrays with one batch dimension as (B, m), one after the other; float64 or complex128."""
     arrays = as_tuple(arrays)
-    size = max(least, *map(len, arrays))
+    size = max([least, *map(len, arrays)])
     flat = [np.broadcast_to(a, (size, *a.shape[1:])).reshape(size, -1) for a in arrays]
     joined = np.concatenate(flat, axis=1)
     return joined.astype(np.complex128 if joined.dtype.kind == "c" else np.float64)

@@ -26,7 +26,7 @@ def arrays_read(rule: Any, signature: Signature) -> tuple[bool, ...]:
     if isinstance(rule, OnBatches):
         return arrays_read(rule.rule, signature)
     if isinstance(rule, PlainFunction):  # of (seeds, *inputs)
-        return _inputs_read(rule.function, 1, n_in) + (False,) * n_out
+        return _inputs_read(rule.function, 1, n_in) + (rule.sees_out,) * n_out
     if hasattr(rule, "signature"):  # an op, called with the seeds and the inputs
         return (True,) * n_in + (False,) * n_out
     return _inputs_read(rule, 3, n_in) + _outputs_read(rule, n_out)

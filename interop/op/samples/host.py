@@ -114,13 +114,19 @@ class RuleOf:
 
 @dataclass(frozen=True)
 class PlainFunction:
-    """A function that takes no `xp` (and a rule that takes no `out`), in the place of one."""
+    """A function that takes no `xp` (and a rule that takes no `out`), in the place of one.
+
+    With `sees_out` the rule gets it by its name.
+    """
 
     function: Function
     rule: bool = False
+    sees_out: bool = False
 
     def __call__(self, *args: Any, **static: Any) -> Any:
         """What the function returns."""
+        if self.sees_out:
+            static["out"] = args[1]
         kept = (args[0], *args[2:]) if self.rule else args
         return self.function(*kept, **static)
 
