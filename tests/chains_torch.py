@@ -64,6 +64,10 @@ def fits_compiled(case, link):
     kinds = (*case.kinds, link.kind)
     if sum(kind in FORWARD for kind in kinds) > 1:
         return False  # Dynamo fails to trace nested forward modes of torch's own operations
+    if link.kind in FORWARD and case.layouts[0] == "sliced":
+        return False  # and a view of a dual that was sliced: "has_fw_view() INTERNAL ASSERT"
+    if link.kind == "vmap" and "jacfwd" in case.kinds:
+        return False  # nor a vmap of jacfwd: pytorch/pytorch#160508
     known = replace(case, links=(*case.links, link)).known  # it wraps our errors in its own
     return known and (link.kind != "vmap" or link.size > 0) and fits(case, link)
 
