@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests import sample_ops
-from twingrad.interop import ShapeError, Signature, SignatureError
+from twingrad.interop import ShapeError, Signature, SignatureError, define
 from twingrad.interop.numpy import bind
 
 
@@ -20,6 +20,8 @@ from twingrad.interop.numpy import bind
         ("(3)->(3,3)", ((3,),), ((3, 3),)),
         (" ( n , m ) , ( ) -> ( m ) ", (("n", "m"), ()), (("m",),)),
         ("(n_in)->(2)", (("n_in",),), ((2,),)),
+        ("(in),(in,out)->(out)", (("in",), ("in", "out")), (("out",),)),
+        ("(n)->((n))", (("n",),), (("n",),)),
     ],
 )
 def test_valid_signatures_parse(text, inputs, outputs):
@@ -32,8 +34,8 @@ def test_valid_signatures_parse(text, inputs, outputs):
 @pytest.mark.parametrize(
     "text",
     ["", "n->n", "(n)", "(n)->", "->()", "(n)(m)->()", "(n),->()", "(n,)->()", "(,n)->()"]
-    + ["(n)=>()", "(n)->()->()", "((n))->()", "(n-1)->()", "(-1)->()", "(n)->() x", "(n m)->()"]
-    + ["(1n)->()", "(n?)->()"],
+    + ["(n)=>()", "(n)->()->()", "((n)->()", "(n-)->()", "(-1)->()", "(n)->() x", "(n m)->()"]
+    + ["(1n)->()", "(n?)->()", "(n/2)->()", "(n)->(n**2)", "(n)->(len(n))", "(n)->(n.m)"],
 )
 def test_invalid_signatures_are_refused_with_the_text(text):
     with pytest.raises(SignatureError, match="signature") as caught:
@@ -45,7 +47,7 @@ def test_invalid_signatures_are_refused_with_the_text(text):
 @pytest.mark.parametrize("text", ["(n)->(m)", "()->(n)", "(n)->(n),(k,n)"])
 def test_a_result_dimension_that_no_argument_has_is_refused(text):
     with pytest.raises(SignatureError, match="in no argument"):
-        Signature.parse(text)
+        define(text)(lambda xp, *x: x)
 
 
 def plan(text, *shapes):

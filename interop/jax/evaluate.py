@@ -95,7 +95,7 @@ def _batch(args: Arrays, dims: Any, *, held: Any, fw: Framework) -> tuple[Any, A
     args = as_arrays(args)
     args = tuple(x if d is None else jnp.moveaxis(x, d, 0) for x, d in zip(args, dims, strict=True))
     shapes = tuple(x.shape if d is None else x.shape[1:] for x, d in zip(args, dims, strict=True))
-    aligned = kernel_of(held).op.signature.plan(shapes).aligned
+    aligned = kernel_of(held).signature.plan(shapes).aligned
     lifted = [
         x if d is None else jnp.reshape(x, (len(x), *shape))
         for x, d, shape in zip(args, dims, aligned, strict=True)

@@ -22,7 +22,7 @@ from twingrad.interop.op.rules.derived import asking, by_rows, delegate, hosted
 from twingrad.interop.op.rules.reads import arrays_read
 from twingrad.interop.op.samples.host import Host, as_host, on_batches
 from twingrad.interop.op.signature import POSITIONAL, Signature, check_arity
-from twingrad.interop.op.static import Static
+from twingrad.interop.op.static import Static, check_sizes
 
 Rule = Callable[..., Any]
 
@@ -42,6 +42,7 @@ class Op:
         dtypes: what each output's dtype is, see `define`.
         linear: the names of the arguments that it is linear in.
         names, statics: the arguments in order; the keyword-only parameters and their defaults.
+        sizes: the static parameters that are sizes of the signature.
         written: the function and the rules as the user wrote them.
         parts: the ops that were made for its rules, by the last part of their names.
     """
@@ -76,11 +77,11 @@ class Op:
         self.visible = len(signature.outputs) - hidden
         self.label = f"{name} {Signature(signature.inputs, signature.outputs[: self.visible])}"
         refuse_statics(self.label, statics)
+        self.sizes = check_sizes(self.label, signature, statics)
         self.declare_linear(linear)
         self.dtypes = declare(self.label, dtypes, len(signature.outputs))
         self.__name__ = self.__qualname__ = name
-        self.__doc__ = inspect.getdoc(forward)
-        self.__module__ = forward.__module__
+        self.__doc__, self.__module__ = inspect.getdoc(forward), forward.__module__
 
     def __repr__(self) -> str:
         return f"<op {self.label}>"
@@ -239,7 +240,9 @@ def define(
     """Turn ``forward(xp, *inputs, *, static...)`` into an `Op`.
 
     Args:
-        signature: gufunc notation, such as ``"(n),()->()"``; see `Signature`.
+        signature: gufunc notation, such as ``"(n),()->()"``.  A size can follow from others by
+            + - * // and brackets, ``"(n),(m)->(n+m-1)"``, and be the value of a static
+            parameter: ``"(n),(n)->(n_modes)"`` for a function with ``*, n_modes=16``.
         host: forward is NumPy code, called once per batch with read-only contiguous
             arrays that have exactly one batch dimension in front.  A `Host` instead of True
             says more: one sample at a time, through an executor, with a check of the results.
@@ -257,8 +260,8 @@ def define(
             Where it is not true derivatives are wrong: see `twingrad.interop.check`.
 
     Raises:
-        SignatureError: the notation is wrong, or the function has another number of
-            arguments than the signature.
+        SignatureError: the notation is wrong, the function has another number of arguments
+            than the signature, or a size is neither in an argument nor a static parameter.
     """
     if callable(signature):
         raise SignatureError('write @define("(n)->()") with the signature in the brackets')
@@ -271,14 +274,12 @@ def define(
 
     def make(forward: Rule) -> Op:
         parameters = inspect.signature(forward).parameters.values()
-        names = tuple(p.name for p in parameters if p.kind in POSITIONAL)[1:]
-        statics = {p.name: p.default for p in parameters if p.kind is p.KEYWORD_ONLY}
         op = Op(
             forward,
             parsed,
             name=forward.__name__,
-            names=names,
-            statics=statics,
+            names=tuple(p.name for p in parameters if p.kind in POSITIONAL)[1:],
+            statics={p.name: p.default for p in parameters if p.kind is p.KEYWORD_ONLY},
             host=as_host(forward.__name__, host) if host not in (False, None) else None,
             hidden=hidden,
             dtypes=dtypes,

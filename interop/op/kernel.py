@@ -30,7 +30,7 @@ from twingrad.interop.op.rules.adjoint import push_linear
 from twingrad.interop.op.rules.derived import SaysWanted
 from twingrad.interop.op.rules.reads import shown
 from twingrad.interop.op.signature import Plan, Shape, Signature, as_tuple
-from twingrad.interop.op.static import Static
+from twingrad.interop.op.static import Static, sizes_of
 
 
 class Kernel:
@@ -39,6 +39,8 @@ class Kernel:
     def __init__(self, op: Op, static: Static) -> None:
         refuse_hidden(op.label, static.items)
         self.op, self.static, self.keywords = op, static, dict(static.items)
+        self.sizes = sizes_of(op.label, op.sizes, static) if op.sizes else {}
+        self.signature = op.signature.at(self.sizes) if op.sizes else op.signature
         self._signatures: dict[Any, Signature] = {}
         # for the graphs of torch, see torch/names.py
         self.name = self.statics_text = ""
@@ -52,9 +54,9 @@ class Kernel:
         """The plan for these inputs; raises `ShapeError` in the op's name."""
         shapes: tuple[Shape, ...] = tuple([x.shape for x in inputs])
         try:
-            return self.op.signature.plan(shapes)
+            return self.signature.plan(shapes)
         except ShapeError:
-            why = self.op.signature.explain(shapes, self.op.names)
+            why = self.op.signature.explain(shapes, self.op.names, self.sizes)
             raise ShapeError(f"{self.op.label}: {why}") from None
 
     def evaluate(self, fw: Framework, inputs: Arrays) -> Arrays:
@@ -173,7 +175,7 @@ class Kernel:
     def tangent_signature(self, live: tuple[bool, ...]) -> Signature:
         """Of the jvp rule as a function: (inputs, outputs, live tangents) -> tangents."""
         if live not in self._signatures:
-            ins, outs = self.op.signature.inputs, self.op.signature.outputs
+            ins, outs = self.signature.inputs, self.signature.outputs
             moving = tuple(itertools.compress(ins, live))
             self._signatures[live] = Signature.of(ins + outs + moving, outs)
         return self._signatures[live]

@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from twingrad.interop.errors import ArgumentError
+from twingrad.interop.errors import ArgumentError, SignatureError
 from twingrad.interop.op.hidden import is_array
+from twingrad.interop.op.signature import Signature
 
 # How many values of the static parameters an op keeps what it made for them, in a framework;
 # beyond that the least recently used goes, and with it all that it held.
@@ -54,6 +55,43 @@ class Static:
                     "make it an argument of the signature"
                 )
         return Static(items, tuple([(name, _typed(value)) for name, value in items]))
+
+
+def check_sizes(label: str, signature: Signature, statics: dict[str, Any]) -> tuple[str, ...]:
+    """The names of the static parameters that are sizes of the signature.
+
+    Raises:
+        SignatureError: another size that is in no argument, or a default that is no size.
+    """
+    names = signature.check_known(label, statics)
+    for name in names:
+        if statics[name] is not inspect.Parameter.empty and not _is_size(_plain(statics[name])):
+            raise SignatureError(f"{label}: {_no_size(name, statics[name])}, as the default")
+    return names
+
+
+def sizes_of(label: str, names: tuple[str, ...], static: Static) -> dict[str, int]:
+    """The values of the static parameters that are sizes.
+
+    Raises:
+        ArgumentError: one is no whole number, or negative.
+    """
+    values = {name: value for name, value in static.items if name in names}
+    for name, value in values.items():
+        if not _is_size(value):
+            raise ArgumentError(f"{label}: {_no_size(name, value)}")
+    return values
+
+
+def _is_size(value: Any) -> bool:
+    return type(value) is int and value >= 0
+
+
+def _no_size(name: str, value: Any) -> str:
+    return (
+        f"the static parameter {name!r} is a size of the signature: expected an int that is not "
+        f"negative, found {value!r}"
+    )
 
 
 def _plain(value: Any) -> Any:

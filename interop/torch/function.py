@@ -68,7 +68,7 @@ def make_function(kernel: Kernel, fw: Framework) -> Any:
             rules[:], found[:] = (op.vjp, op.jvp), (kept(op, "vjp"), kept(op, "jvp"))
         return found
 
-    return build(op.name, op.signature, forward, backward, jvp, keep, kernel=kernel)
+    return build(op.name, kernel.signature, forward, backward, jvp, keep, kernel=kernel)
 
 
 def make_autodiff(name: str, signature: Signature, function: Callable[..., Arrays]) -> Any:
