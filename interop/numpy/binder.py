@@ -16,12 +16,12 @@ from typing import Any
 import array_api_compat.numpy as xp
 import numpy as np
 
-from twingrad.interop.errors import ArgumentError, MissingRuleError, RuleError
+from twingrad.interop.errors import ArgumentError, MissingRuleError, RuleError, ShapeError
 from twingrad.interop.op.binding import describe, number_dtype, split_call
 from twingrad.interop.op.definition import Op
 from twingrad.interop.op.framework import DTYPES, Arrays, cast_like, inexact, kind
 from twingrad.interop.op.kernel import Kernel
-from twingrad.interop.op.promises import Declared, fit, follows, promised
+from twingrad.interop.op.promises import fit, follows, promised
 from twingrad.interop.op.signature import Plan, Shape, as_tuple
 from twingrad.interop.op.static import KEPT
 
@@ -102,8 +102,7 @@ def call_host(
             f"expected {len(plan.outputs)}"
         )
     return tuple(
-        _result(kernel, y, size, shape, rank, dtype, declared)
-        for y, shape, dtype, declared in zip(found, plan.outputs, dtypes, op.dtypes, strict=True)
+        _result(kernel, i, y, size, plan.outputs[i], rank, dtypes[i]) for i, y in enumerate(found)
     )
 
 
@@ -135,7 +134,7 @@ def _flat(x: Any, batch: tuple[int, ...], rank: int, size: int) -> np.ndarray:
 
 
 def _result(
-    kernel: Kernel, y: Any, size: int, shape: Shape, rank: int, dtype: str, declared: Declared
+    kernel: Kernel, i: int, y: Any, size: int, shape: Shape, rank: int, dtype: str
 ) -> np.ndarray:
     op = kernel.op
     given, y = y, np.asarray(y)
@@ -148,9 +147,10 @@ def _result(
             raise RuleError(
                 f"{op.label}: its host function returned an array of shape {y.shape}; expected "
                 f"{(size, *core)}, the batch dimension in front"
+                + op.signature.computed(op.signature.outputs[i], shape)
             )
         y = np.broadcast_to(y, (size, *core))
-    y = fit(op.label, y, dtype, declared, kernel.static.low)
+    y = fit(op.label, y, dtype, op.dtypes[i], kernel.static.low)
     if op.host and op.host.finite and not (good := np.isfinite(y)).all():
         sample = np.argwhere(~good)[0, 0]
         raise RuleError(
@@ -183,6 +183,18 @@ def _prepare(op: Op, args: tuple[Any, ...]) -> tuple[Arrays, Any]:
         None if low is None else next(x.dtype for x in args if str(getattr(x, "dtype", "")) == low)
     )
     return tuple(arrays), dtype
+
+
+def _like(op: Op, i: int, ct: Any, y: Any) -> Any:
+    """A cotangent in the shape of its output."""
+    ct = np.asarray(ct)
+    try:
+        return ct if ct.shape == y.shape else np.broadcast_to(ct, y.shape)
+    except ValueError:
+        raise ShapeError(
+            f"{op.label}: a cotangent has shape {ct.shape}; expected {y.shape}, as the output"
+            + op.signature.computed(op.signature.outputs[i], y.shape)
+        ) from None
 
 
 def _give_back(y: Any, low: Any) -> Any:
@@ -232,8 +244,8 @@ def _make(op: Op) -> Any:
         kernel, inputs, outs, low = run(args, kwargs)
         check_count("cotangents", cts, op.visible)
         seeds = tuple(
-            cast_like(NUMPY, np.asarray(ct), y) if inexact(y) else None
-            for ct, y in zip(as_tuple(cts), outs[: op.visible], strict=True)
+            cast_like(NUMPY, _like(op, i, ct, outs[i]), outs[i]) if inexact(outs[i]) else None
+            for i, ct in enumerate(as_tuple(cts))
         )
         seeds += (None,) * op.hidden
         targets = [

@@ -264,7 +264,8 @@ class Kernel:
 
     def _spread(self, fw: Framework, y: Array, shape: Shape, what: str, i: int) -> Array:
         """Repeat a result that does not depend on the batched inputs over the batch."""
-        core = len(self.op.signature.outputs[i])
+        dims = self.op.signature.outputs[i]
+        core = len(dims)
         have = (1,) * (len(shape) - len(y.shape)) + tuple(y.shape)
         split = len(shape) - core
         fits = len(y.shape) >= core and len(have) == len(shape)
@@ -275,6 +276,7 @@ class Kernel:
         ):
             raise RuleError(
                 f"{self.op.label}: {what} of shape {tuple(y.shape)}; expected {tuple(shape)}"
+                + self.op.signature.computed(dims, shape)
             )
         return fw.xp.broadcast_to(y, shape)
 

@@ -113,6 +113,16 @@ class Signature:
         )
         return Signature.of(*sides)
 
+    def computed(self, core: Core, shape: Sequence[int]) -> str:
+        """For a message: the sizes of a result that no argument has, with their values."""
+        free = {dim for core in self.inputs for dim in core}
+        pairs = zip(core, shape[len(shape) - len(core) :], strict=True)
+        return "".join(
+            f", {dim} = {size}"
+            for dim, size in pairs
+            if not isinstance(dim, int) and dim not in free
+        )
+
     def plan(self, shapes: tuple[Shape, ...]) -> Plan:
         """The `Plan` for these argument shapes; raise `ShapeError` where they do not fit."""
         try:

@@ -207,6 +207,7 @@ def _stacked(label: str, parts: tuple[Any, ...]) -> np.ndarray:
         if shape != shapes[0]:
             raise RuleError(
                 f"{label}: its host function returned shape {shapes[0]} for sample 0 but "
-                f"{shape} for sample {i}"
+                f"{shape} for sample {i}; where a length depends on the numbers, return "
+                "the longest there can be, and a mask or a count"
             )
     return np.stack(parts)
