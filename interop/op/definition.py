@@ -40,9 +40,8 @@ class Op:
             otherwise None.
         hidden: how many of the last outputs only the rules see.
         dtypes: what each output's dtype is, see `define`.
-        linear: the names of the arguments that it is linear in.
         names, statics: the arguments in order; the keyword-only parameters and their defaults.
-        sizes: the static parameters that are sizes of the signature.
+        linear, sizes: the arguments that it is linear in; the static ones that are sizes.
         written: the function and the rules as the user wrote them.
         parts: the ops that were made for its rules, by the last part of their names.
     """

@@ -11,6 +11,7 @@ from twingrad.interop.check.arrays import moves
 from twingrad.interop.errors import ArgumentError
 from twingrad.interop.op.definition import Op
 from twingrad.interop.op.signature import Signature
+from twingrad.interop.op.sizes import value_of
 
 Arrays = tuple[Any, ...]
 Draw = Callable[[np.random.Generator], Arrays]
@@ -36,6 +37,8 @@ def plain(x: Any) -> Any:
 def shapes_of(signature: Signature, sizes: dict[str, int]) -> list[tuple[int, ...]]:
     """The shape of each input, with the sizes given and others for the rest.
 
+    A size that is computed from others is the one that follows from these.
+
     Raises:
         ArgumentError: a size for a dimension that the signature does not have.
     """
@@ -47,9 +50,7 @@ def shapes_of(signature: Signature, sizes: dict[str, int]) -> list[tuple[int, ..
             f"check {signature}: it has no dimension {unknown[0]}; it has {', '.join(letters)}"
         )
     chosen = {name: SIZES[i % len(SIZES)] for i, name in enumerate(letters)} | sizes
-    return [
-        tuple(d if isinstance(d, int) else chosen[d] for d in core) for core in signature.inputs
-    ]
+    return [tuple(value_of(d, chosen) for d in core) for core in signature.inputs]
 
 
 def points(
