@@ -8,7 +8,7 @@ again in the last few entries of a vector.
 
 import numpy as np
 
-from tests.test_ops_nan import points
+from tests.ops.test_ops_nan import points
 
 
 def hard_inputs(row, dtype):

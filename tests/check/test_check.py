@@ -194,7 +194,7 @@ def test_bad_calls_are_explained(name):
     ("arguments", "status", "said"),
     [
         (["twingrad.ops:rosenbrock", "--shapes", "n=3", "--framework", "torch"], 0, "passed"),
-        (["tests.test_check:WRONG", "--framework", "torch", "--json"], 1, '"passed": false'),
+        (["tests.check.test_check:WRONG", "--framework", "torch", "--json"], 1, '"passed": false'),
         (["twingrad.ops:rosenbrock", "--shapes", "k=3"], 2, "no dimension k"),
     ],
 )

@@ -63,7 +63,7 @@ def python(code, *args, **environment):
 SAVE = """
 import sys
 from tests import sample_ops
-from tests.test_names_torch import X, bind, export, ops, torch
+from tests.torch.test_names_torch import X, bind, export, ops, torch
 from twingrad.interop import define
 
 def save(f, name):

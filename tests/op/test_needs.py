@@ -7,7 +7,7 @@ from concurrent.futures import Executor, Future
 import numpy as np
 import pytest
 
-from tests.test_result_dtypes import as_numpy, bound, each_side, side_of
+from tests.op.test_result_dtypes import as_numpy, bound, each_side, side_of
 from twingrad.interop import Host, SignatureError, define, from_linear, from_numpy
 from twingrad.interop.check import check
 from twingrad.interop.op.rules.asked import Needs

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from tests.op_table import ROWS
+from tests.ops.test_ops_units import function_of_one_vector
 from tests.properties import nestings
 from tests.suite import each_setting, side_of
-from tests.test_ops_units import function_of_one_vector
 from twingrad.interop.numpy import bind
 
 ARRAY_OPS = [row for row in ROWS if not row.op.host]

@@ -15,11 +15,11 @@ import jax  # noqa: E402
 import jax.numpy as jnp  # noqa: E402
 from jax.interpreters import batching  # noqa: E402
 
-from tests import test_cases_jax as cases  # noqa: E402
-from tests import test_ops_jax_programs as programs  # noqa: E402
-from tests import test_sharding_jax as sharding  # noqa: E402
-from tests import test_traps_jax as traps  # noqa: E402
+from tests.jax import test_cases_jax as cases  # noqa: E402
+from tests.jax import test_sharding_jax as sharding  # noqa: E402
+from tests.jax import test_traps_jax as traps  # noqa: E402
 from tests.op_table import ROWS  # noqa: E402
+from tests.ops import test_ops_jax_programs as programs  # noqa: E402
 from twingrad.interop.jax import binder as ours  # noqa: E402
 from twingrad.interop.jax import host as jax_host  # noqa: E402
 from twingrad.interop.numpy import binder as ours_numpy  # noqa: E402

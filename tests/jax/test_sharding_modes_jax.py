@@ -16,9 +16,9 @@ pytest.importorskip("jax")
 
 from tests import side_jax  # noqa: E402
 from tests.closeness import assert_close  # noqa: E402
+from tests.jax.test_sharding_jax import row_setting, run_python  # noqa: E402
 from tests.op_table import ROWS  # noqa: E402
 from tests.suite import each_row, line  # noqa: E402
-from tests.test_sharding_jax import row_setting, run_python  # noqa: E402
 
 
 def modes(loss):
@@ -179,7 +179,7 @@ SMALL = (
 def measured(tmp_path_factory, run, *args):
     path = tmp_path_factory.mktemp("sharding") / "found"
     given = ", ".join(map(repr, (str(path), *args)))
-    run_python(f"from tests import test_sharding_modes_jax as t; t.{run}({given})")
+    run_python(f"from tests.jax import test_sharding_modes_jax as t; t.{run}({given})")
     return pickle.loads(path.read_bytes())
 
 

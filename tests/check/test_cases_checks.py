@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from tests.closeness import as_numpy, assert_close
+from tests.ops.test_cases_formulas import compare_with_autodiff
 from tests.properties import random_like
-from tests.test_cases_formulas import compare_with_autodiff
 from twingrad import ops
 from twingrad.interop import RuleError, define
 

@@ -142,14 +142,14 @@ def row_setting(row):
 
 
 def run_python(code):
-    root = Path(__file__).resolve().parent.parent
+    root = Path(__file__).resolve().parent.parent.parent
     paths = [str(root), os.environ.get("PYTHONPATH", "")]
     env = os.environ | {
         "XLA_FLAGS": "--xla_force_host_platform_device_count=2",
         "PYTHONPATH": os.pathsep.join(filter(None, paths)),
         "JAX_PLATFORMS": "cpu",
     }
-    code = f"from tests.test_sharding_jax import run_all, run_rows; {code}"
+    code = f"from tests.jax.test_sharding_jax import run_all, run_rows; {code}"
     done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     return done.stdout

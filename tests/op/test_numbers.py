@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from tests.op.test_result_dtypes import as_numpy, bound, each_binder, each_side, given, side_of
 from tests.sample_ops import multiply, power
-from tests.test_result_dtypes import as_numpy, bound, each_binder, each_side, given, side_of
 from twingrad.interop import ArgumentError, define
 
 X = np.array([3.0, 1.0, 2.0], np.float32)

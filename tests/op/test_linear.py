@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tests.test_result_dtypes import as_numpy, bound, each_binder, each_side, side_of
+from tests.op.test_result_dtypes import as_numpy, bound, each_binder, each_side, side_of
 from twingrad.interop import (
     ArgumentError,
     Host,

@@ -5,7 +5,7 @@ import torch
 from torch.func import grad, hessian, jacfwd, jacrev, jvp, vmap
 
 from tests import sample_ops
-from tests.test_names_torch import Layer, X, export, python
+from tests.torch.test_names_torch import Layer, X, export, python
 from twingrad.interop.torch import bind
 
 MAKERS = [lambda: sample_ops.cube(100.0), sample_ops.host_sin]
@@ -50,7 +50,7 @@ def test_a_program_can_be_transformed(make, derived):
 
 
 REFUSED = """
-from tests.test_export_torch import MAKERS, bind, export, grad, jacfwd, jvp, vmap
+from tests.torch.test_export_torch import MAKERS, bind, export, grad, jacfwd, jvp, vmap
 from twingrad.interop import ExportError
 def pushed(f):
     return lambda x: jvp(grad(lambda x: f(x).sum()), (x,), (x,))[1]

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tests.test_result_dtypes import (
+from tests.op.test_result_dtypes import (
     HOST,
     X,
     as_numpy,

@@ -11,14 +11,14 @@ from torch.autograd.gradcheck import GradcheckError
 from torch.func import jacfwd, vjp
 
 from tests import side_torch
-from tests import test_cases_torch_host as host_cases
-from tests import test_contract_torch as contract
-from tests import test_contract_torch_life as life
-from tests import test_ops_torch_programs as programs
-from tests import test_traps_torch as traps
-from tests import test_traps_torch_compile as two_ops
 from tests.op_table import ROWS
+from tests.ops import test_ops_torch_programs as programs
 from tests.suite import PROPERTIES
+from tests.torch import test_cases_torch_host as host_cases
+from tests.torch import test_contract_torch as contract
+from tests.torch import test_contract_torch_life as life
+from tests.torch import test_traps_torch as traps
+from tests.torch import test_traps_torch_compile as two_ops
 from twingrad.interop import define
 from twingrad.interop.numpy import binder as ours_numpy
 from twingrad.interop.op import kernel as kernels

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-README = Path(__file__).parent.parent / "README.md"
+README = Path(__file__).parent.parent.parent / "README.md"
 RUN = """
 import doctest, sys
 result = doctest.testfile(sys.argv[1], module_relative=False, optionflags=doctest.ELLIPSIS)

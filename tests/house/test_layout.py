@@ -16,7 +16,7 @@ import pytest
 from tests.op_table import ROWS
 from twingrad.interop import Op
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parent.parent.parent
 FOLDERS = ("interop", "ops", "tests", "experiments")
 FILES = sorted(path for folder in FOLDERS for path in (ROOT / folder).rglob("*.py"))
 SIDES = {"numpy", "torch", "jax"}

@@ -1,0 +1,1 @@
+"""External code: functions and Jacobians, caches, differences, samples and executors."""

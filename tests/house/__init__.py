@@ -1,0 +1,1 @@
+"""The package, the README and the suite itself."""

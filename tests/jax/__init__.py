@@ -1,0 +1,1 @@
+"""What only the JAX side has: its traps, shapes held, sharding, numbers."""

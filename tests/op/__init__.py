@@ -1,0 +1,1 @@
+"""What an op is, in every framework: definition, arguments, static parameters, results, rules."""

@@ -1,0 +1,1 @@
+"""What only the torch side has: its traps, compiled and exported programs, sharding, memory."""
