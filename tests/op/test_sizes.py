@@ -8,8 +8,8 @@ import pickle
 import numpy as np
 import pytest
 
+from tests.op.test_result_dtypes import as_numpy, bound, each_binder, each_side, given, side_of
 from tests.sized_ops import OPS, nufft, rfft
-from tests.test_result_dtypes import as_numpy, bound, each_binder, each_side, given, side_of
 from twingrad.interop import MissingRuleError, ShapeError, Signature, define
 from twingrad.interop.numpy import bind
 from twingrad.interop.op.sizes import Size

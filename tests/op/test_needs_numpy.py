@@ -5,7 +5,7 @@ import pickle
 import numpy as np
 import pytest
 
-from tests.test_result_dtypes import as_numpy, bound, each_side, side_of
+from tests.op.test_result_dtypes import as_numpy, bound, each_side, side_of
 from twingrad.interop import (
     ArgumentError,
     Host,

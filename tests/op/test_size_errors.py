@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from tests.op.test_result_dtypes import bound, each_binder, given
 from tests.sized_ops import OPS, nufft
-from tests.test_result_dtypes import bound, each_binder, given
 from twingrad.interop import (
     ArgumentError,
     RuleError,
