@@ -42,7 +42,7 @@ def nufft(host: bool = False) -> Op:
 def _matrix(xp, x):
     n = x.shape[-1]
     k, j = xp.arange(n // 2 + 1, dtype=x.dtype), xp.arange(n, dtype=x.dtype)
-    return xp.exp(-2j * np.pi / n * k[:, None] * j)
+    return xp.exp(-1j * (2 * np.pi / n * k[:, None] * j))
 
 
 def rfft(host: bool = False) -> Op:
