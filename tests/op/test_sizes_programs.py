@@ -113,7 +113,7 @@ def test_on_two_devices_gradients_are_the_same():
     done = subprocess.run(
         [sys.executable, "-c", TWO_DEVICES],
         env={**os.environ, **flags},
-        cwd=Path(__file__).resolve().parent.parent,
+        cwd=Path(__file__).resolve().parents[2],
         capture_output=True,
         text=True,
         timeout=300,
