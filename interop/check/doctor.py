@@ -11,7 +11,7 @@ import numpy as np
 
 from twingrad.interop.check.arrays import moves, random_like
 from twingrad.interop.check.compare import calls
-from twingrad.interop.check.compare.batching import broadcasting, zero_batch
+from twingrad.interop.check.compare.batching import alone, broadcasting, zero_batch
 from twingrad.interop.check.compare.first_order import Setting, check_products, check_rule, relative
 from twingrad.interop.check.compare.second_order import check_second
 from twingrad.interop.check.report import FAILED, PASSED, UNSUPPORTED, Finding, Report
@@ -120,6 +120,7 @@ def _tests(
     if isinstance(target, Op) and first_side:
         yield "broadcasting", lambda: broadcasting(side, target, setting)
         yield "zero batch", lambda: zero_batch(side, target, setting)
+        yield "each gradient alone", lambda: alone(side, target, setting)
     if compiled:
         yield "compiled against eager", lambda: calls.compiled_is_eager(side, setting)
     yield "own rule runs", lambda: calls.own_rule(side, setting, compiled)

@@ -9,13 +9,12 @@ from typing import Any
 import numpy as np
 
 from twingrad.interop.errors import ArgumentError, SignatureError
-from twingrad.interop.host.cache import Cache
+from twingrad.interop.host.jacobian import LastIsOut, Together, contract
 from twingrad.interop.op.definition import Op
 from twingrad.interop.op.pickling import remembered
 from twingrad.interop.op.rules.asked import asks
-from twingrad.interop.op.rules.derived import times
 from twingrad.interop.op.samples.host import Host, PlainFunction, as_host
-from twingrad.interop.op.signature import POSITIONAL, Signature, as_tuple
+from twingrad.interop.op.signature import POSITIONAL, Signature
 
 Function = Callable[..., Any]
 
@@ -83,7 +82,8 @@ def from_jacobian(
 
     Args:
         f: one output; its keyword-only parameters become the op's static ones.
-        jac: ``jac(*inputs)``, with a tuple of Jacobians for several inputs; or True.
+        jac: ``jac(*inputs)``, with a tuple of Jacobians for several inputs; or True.  A
+            keyword-only parameter `out` gets what f returned.
         signature: gufunc notation, such as ``"(n)->()"``.
         hess: ``hess(x)``, the derivative of jac for one input, in the shape of the Jacobian and
             then that of the input, as SciPy's: with it there are second derivatives, without
@@ -105,7 +105,7 @@ def from_jacobian(
     together = jac is True
     if jac is True:
         one_by_one = isinstance(host, Host) and host.vectorize
-        both = _Together(f, 4096 if one_by_one else 4)
+        both = Together(f, 4096 if one_by_one else 4)
         op = make_op(both.value, parsed, host, name or _name(f), dtypes, like=f)
         jac = both.slope
     else:
@@ -113,7 +113,11 @@ def from_jacobian(
     if not callable(jac):
         raise ArgumentError(f"{op.label}: jac is a {type(jac).__name__}; expected a function")
     (out,) = parsed.outputs
-    slopes = Signature(parsed.inputs, tuple(out + core for core in parsed.inputs))
+    seen = parsed.inputs
+    if asks(jac, "out"):
+        check_count(op, "jac", jac, len(op.names), ("out",))
+        jac, seen = LastIsOut(jac), (*seen, out)
+    slopes = Signature(seen, tuple(out + core for core in parsed.inputs))
     # J of a real result for complex inputs is complex, as gradients are; J t is its real part
     kinds = "complex" if str(op.dtypes[0]).startswith("complex") else None
     like = f if together else None
@@ -122,82 +126,9 @@ def from_jacobian(
         _check_callable(op, "hess", hess)
         (core,) = parsed.inputs
         second = Signature(parsed.inputs, (out + core + core,))
-        _contract(jacobian, make_op(hess, second, host, f"{op.name}.hess", kinds))
-    _contract(op, jacobian)
+        contract(jacobian, make_op(hess, second, host, f"{op.name}.hess", kinds))
+    contract(op, jacobian)
     return op
-
-
-class _Together:
-    """A function that returns its value and its Jacobian, as two functions.
-
-    The latest results are kept, so that a gradient after a value calls the function no more.
-    """
-
-    def __init__(self, function: Function, size: int) -> None:
-        self.function, self.kept = function, Cache(size)
-        self.value, self.slope = _Part(self, 0), _Part(self, 1)
-
-    def __getstate__(self) -> Any:
-        return self.function, self.kept.size
-
-    def __setstate__(self, state: Any) -> None:
-        self.__init__(*state)  # type: ignore[misc]
-
-    def both(self, *inputs: np.ndarray, **static: Any) -> Any:
-        return self.kept.get(self._call, *inputs, tuple(static.items()))
-
-    def _call(self, *args: Any) -> Any:
-        *inputs, static = args
-        return self.function(*inputs, **dict(static))
-
-
-class _Part:
-    def __init__(self, whole: _Together, place: int) -> None:
-        self.whole, self.place = whole, place
-
-    def __call__(self, *inputs: Any, **static: Any) -> Any:
-        return self.whole.both(*inputs, **static)[self.place]
-
-
-def _contract(op: Op, jacobian: Op) -> None:
-    """Give `op` the rules vjp(ct) = J^T ct and jvp(t) = J t."""
-    (out,), inputs = op.signature.outputs, op.signature.inputs
-
-    @op.def_vjp(host=False)
-    def _(xp: Any, ct: Any, y: Any, *given: Any, **static: Any) -> Any:
-        slopes = as_tuple(jacobian(xp, *given, **static))
-        pairs = zip(slopes, inputs, strict=True)
-        return tuple(_dot(xp, _with_axes(ct, len(core), 0), j, out, core) for j, core in pairs)
-
-    @op.def_jvp(host=False)
-    def _(xp: Any, tangents: Any, y: Any, *given: Any, **static: Any) -> Any:
-        slopes = as_tuple(jacobian(xp, *given, **static))
-        terms = [
-            xp.sum(
-                times(xp, _with_axes(t, len(out), len(core)), j), axis=tuple(range(-len(core), 0))
-            )
-            if core
-            else times(xp, _with_axes(t, len(out), 0), j)
-            for j, t, core in zip(slopes, tangents, inputs, strict=True)
-            if t is not None
-        ]
-        total = terms[0]
-        for term in terms[1:]:
-            total = total + term
-        return total
-
-
-def _dot(xp: Any, ct: Any, j: Any, out: Any, core: Any) -> Any:
-    """Sum ct * J over the output's dimensions."""
-    product = times(xp, ct, j)
-    first, last = -len(out) - len(core), -len(core)
-    return xp.sum(product, axis=tuple(range(first, last))) if out else product
-
-
-def _with_axes(x: Any, count: int, before: int) -> Any:
-    """`x` with that many axes of size 1 in front of its last `before` ones."""
-    split = len(x.shape) - before
-    return x[(slice(None),) * split + (None,) * count + (...,)]
 
 
 def make_op(

@@ -9,7 +9,6 @@ import pytest
 
 from tests.op.test_result_dtypes import as_numpy, bound, each_side, side_of
 from twingrad.interop import Host, SignatureError, define, from_linear, from_numpy
-from twingrad.interop.check import check
 from twingrad.interop.op.rules.asked import Needs
 
 X, S = np.array([1.0, 2.0, 3.0]), np.array(0.5)
@@ -289,8 +288,3 @@ def test_the_adjoint_of_a_linear_op_may_ask():
     assert bound("numpy", scale).vjp(np.ones(3), X, S)[1] == 6.0
     with pytest.raises(SignatureError, match="its adjoint cannot take"):
         from_linear(lambda x: x, lambda y, *, needs: y, signature="(n)->(n)")
-
-
-@every_host
-def test_the_doctor_passes_a_rule_that_asks(host):
-    assert check(energy(HOSTS[host], []), X, S).passed

@@ -13,6 +13,7 @@ from twingrad.interop import (
     SignatureError,
     complex_step,
     finite_difference,
+    from_jacobian,
     from_numpy,
 )
 from twingrad.interop.check import check
@@ -170,10 +171,45 @@ def test_several_outputs_are_a_tuple_and_needs_goes_with_it():
     assert seen == [(True, False)]
 
 
+@each_side
+def test_a_jacobian_sees_out(framework):
+    side = side_of(framework)
+
+    def f(x, *, k=1.0):
+        return np.exp(k * x)
+
+    def jac(x, *, out, k=1.0):
+        return np.diag(k * out)
+
+    def hess(x, *, k=1.0):
+        return np.einsum("ij,jk->ijk", np.diag(k**2 * np.exp(k * x)), np.eye(len(x)))
+
+    x, want = side.array(X), np.exp(2 * X)
+    for second in (None, hess):
+        op = from_jacobian(f, jac, signature="(n)->(n)", hess=second)
+        bare = bound(framework, op)
+
+        def call(x, bare=bare):
+            return bare(x, k=2.0)
+
+        for jacobian in (side.jacrev, side.jacfwd):
+            np.testing.assert_allclose(as_numpy(side.once(jacobian(call))(x)), np.diag(2 * want))
+        gradient = side.grad(lambda x, call=call: call(x).sum())
+        for outer in (side.jacrev, side.jacfwd):
+            if second is None:
+                with pytest.raises(Exception, match="hess"):
+                    as_numpy(outer(gradient)(x))
+            else:
+                got = as_numpy(side.once(outer(gradient))(x))
+                np.testing.assert_allclose(got, np.diag(4 * want))
+
+
 def test_a_static_parameter_called_out_is_refused_where_a_rule_asks():
     def f(x, *, out=None):
         return x
 
     with pytest.raises(SignatureError, match="'out' is a static parameter"):
         from_numpy(f, signature="()->()", vjp=lambda ct, x, *, out: ct)
+    with pytest.raises(SignatureError, match="'out' is a static parameter"):
+        from_jacobian(f, lambda x, *, out: x, signature="()->()")
     assert bound("numpy", from_numpy(f, signature="()->()"))(2.0) == 2.0

@@ -1,4 +1,4 @@
-"""Batches of an op: one argument with more dimensions than the others, and no samples at all."""
+"""Calls that only an op has: one argument batched, no samples at all, one gradient wanted."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ from twingrad.interop.check.compare.calls import off, verdict
 from twingrad.interop.check.compare.first_order import Setting, relative
 from twingrad.interop.check.report import Finding
 from twingrad.interop.check.subjects.subject import Arrays, Subject
+from twingrad.interop.numpy import bind
 from twingrad.interop.op.definition import Op
+from twingrad.interop.op.rules.asked import asks
 
 
 def broadcasting(side: Subject, op: Op, setting: Setting) -> Iterator[Finding]:
@@ -67,3 +69,28 @@ def zero_batch(side: Subject, op: Op, setting: Setting) -> Iterator[Finding]:
         g is None or np.shape(g) == x.shape for g, x in zip(found, empty, strict=True) if moves(x)
     )
     yield verdict("batch of none", side, fine, "a batch of 0 samples gives other shapes", "shape")
+
+
+def alone(side: Subject, op: Op, setting: Setting) -> Iterator[Finding]:
+    """A rule that asks for `needs` gives each gradient alone as it gives them together."""
+    if op.vjp is None or not asks(op.written.get("vjp"), "needs"):
+        return
+    vjp, static = bind(op).vjp, getattr(side, "static", {})
+    inputs = setting.points[0]
+    cts = random_like(setting.rng, side.value(*inputs))
+    together = vjp(cts, *inputs, **static)
+    worst, name = 0.0, None
+    for i, argument in enumerate(setting.names):
+        found = vjp(cts, *inputs, wanted=[op.names[i]], **static)[i]
+        share = off([found], [together[i]])
+        if share > worst:
+            worst, name = share, argument
+    yield verdict(
+        "each gradient alone",
+        side,
+        worst <= max(1e-6, 1e3 * relative(inputs)),  # numeric rules round otherwise
+        f"the gradient of {name} is off by {worst:.0e} where no other is wanted: the rule "
+        f"must give it whenever needs.{name} is true",
+        "not what is wanted",
+        name,
+    )

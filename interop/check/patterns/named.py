@@ -231,6 +231,7 @@ PATTERNS = (
     "batch",
     "lost digits",
     "rule not used",
+    "not what is wanted",
     "frameworks differ",
     "fails",
     "unknown",
