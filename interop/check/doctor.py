@@ -15,7 +15,7 @@ from twingrad.interop.check.compare.batching import alone, broadcasting, zero_ba
 from twingrad.interop.check.compare.first_order import Setting, check_products, check_rule, relative
 from twingrad.interop.check.compare.second_order import check_second
 from twingrad.interop.check.report import FAILED, PASSED, UNSUPPORTED, Finding, Report
-from twingrad.interop.check.subjects.inputs import Draw, points, shrinks
+from twingrad.interop.check.subjects.inputs import Draw, fixed_sizes, points, shrinks
 from twingrad.interop.check.subjects.subject import Subject, Unsupported, frameworks_of, subject
 from twingrad.interop.errors import ArgumentError, RuleError
 from twingrad.interop.op.definition import Op
@@ -66,7 +66,8 @@ def check(
     """
     sides = [subject(target, f, static or {}) for f in frameworks_of(target, inputs, framework)]
     say = _Progress(progress)
-    where, scaled = points(target, inputs, draw, shapes or {}, seed, _finite(sides[0]))
+    sizes = fixed_sizes(target, static or {}) | (shapes or {})
+    where, scaled = points(target, inputs, draw, sizes, seed, _finite(sides[0]))
     setting = Setting(_label(target), _names(target, names, where[0]), where, scaled, seed)
     report = Report(setting.label, seed)
     for side in sides:

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from tests.sized_ops import OPS, convolve, nufft, rfft
+from twingrad.interop import define
 from twingrad.interop.check import assert_gradients
 
 each_host = pytest.mark.parametrize("host", [False, True])
@@ -133,3 +134,19 @@ def test_the_check_draws_inputs_of_such_ops_and_passes(name):
     pytest.importorskip("torch")
     case = OPS[name]
     assert_gradients(case.make(), framework="torch", static=case.static[-1], progress=False)
+
+
+def test_the_check_draws_arguments_of_sizes_that_are_given():
+    pytest.importorskip("torch")
+
+    @define("(k),(n),(n+k)->(n)")
+    def shifted(xp, c, x, y, *, k=2):
+        return x + xp.sum(c, axis=-1, keepdims=True) + xp.sum(y, axis=-1, keepdims=True)
+
+    @shifted.def_vjp
+    def _(xp, ct, out, c, x, y, *, k):
+        total = xp.sum(ct, axis=-1, keepdims=True)
+        return total + 0 * c, ct, total + 0 * y
+
+    for static in ({}, {"k": 4}):
+        assert_gradients(shifted, framework="torch", static=static, progress=False)

@@ -11,7 +11,7 @@ from twingrad.interop.check.arrays import moves
 from twingrad.interop.errors import ArgumentError
 from twingrad.interop.op.definition import Op
 from twingrad.interop.op.signature import Signature
-from twingrad.interop.op.sizes import value_of
+from twingrad.interop.op.sizes import Size, value_of
 
 Arrays = tuple[Any, ...]
 Draw = Callable[[np.random.Generator], Arrays]
@@ -51,6 +51,15 @@ def shapes_of(signature: Signature, sizes: dict[str, int]) -> list[tuple[int, ..
         )
     chosen = {name: SIZES[i % len(SIZES)] for i, name in enumerate(letters)} | sizes
     return [tuple(value_of(d, chosen) for d in core) for core in signature.inputs]
+
+
+def fixed_sizes(target: Any, static: dict[str, Any]) -> dict[str, int]:
+    """The sizes of arguments that are static parameters, with their values."""
+    if not isinstance(target, Op):
+        return {}
+    dims = {d for core in target.signature.inputs for d in core}
+    given = target.static(static).items if dims.intersection(target.sizes) else ()
+    return {name: value for name, value in given if name in dims and name in target.sizes}
 
 
 def points(
@@ -108,10 +117,16 @@ def _times(x: Any, factor: float) -> Any:
 def shrinks(target: Any) -> Iterator[Callable[[Arrays], Arrays | None]]:
     """Steps to a smaller example: fewer digits, fewer entries of each dimension, one digit."""
     yield lambda inputs: tuple(_rounded(x, 2) for x in inputs)
-    if isinstance(target, Op):
+    if isinstance(target, Op) and _free(target):
         for size in (2, 1):
             yield lambda inputs, size=size: _sliced(target.signature, inputs, size)  # type: ignore[misc]
     yield lambda inputs: tuple(_rounded(x, 1) for x in inputs)
+
+
+def _free(op: Op) -> bool:
+    """Whether no size of an argument follows from others or from a static parameter."""
+    dims = (d for core in op.signature.inputs for d in core)
+    return not any(isinstance(d, Size) or d in op.sizes for d in dims)
 
 
 def _rounded(x: Any, digits: int) -> Any:
