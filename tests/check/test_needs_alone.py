@@ -2,8 +2,8 @@
 
 import pytest
 
-from tests.test_needs import HOSTS, S, X, energy, every_host
-from tests.test_result_dtypes import each_side
+from tests.op.test_needs import HOSTS, S, X, energy, every_host
+from tests.op.test_result_dtypes import each_side
 from twingrad.interop.check import check
 
 
