@@ -177,8 +177,8 @@ class Sized:
         return [rng.normal(size=(*batch, size)) for size in self.sizes]
 
 
-_MODES = ({}, {"n_modes": 5}, {"n_modes": 1}, {"n_modes": 9})
-_COUNTS = ({}, {"count": 2}, {"count": 5})
+_MODES = ({}, {"n_modes": 1}, {"n_modes": 9})
+_COUNTS = ({}, {"count": 5})
 
 OPS = {
     "nufft": Sized(nufft, _plain_nufft, (4, 4), 9, _MODES),

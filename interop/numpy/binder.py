@@ -63,6 +63,7 @@ class _NumPy:
 
 
 NUMPY = _NumPy()
+_LENGTH = "; where a length depends on the numbers, return the longest, and a mask or a count"
 
 
 def bind(op: Op) -> Any:
@@ -148,6 +149,7 @@ def _result(
                 f"{op.label}: its host function returned an array of shape {y.shape}; expected "
                 f"{(size, *core)}, the batch dimension in front"
                 + op.signature.computed(op.signature.outputs[i], shape)
+                + ("" if y.ndim != len(core) + 1 or y.shape[1:] == core else _LENGTH)
             )
         y = np.broadcast_to(y, (size, *core))
     y = fit(op.label, y, dtype, op.dtypes[i], kernel.static.low)

@@ -91,3 +91,11 @@ def test_a_cotangent_or_gradient_of_another_size_is_refused(host):
     wrong.def_vjp(lambda xp, ct, out, x: ct)
     with pytest.raises(RuleError, match=r"<lambda>.*\(2\*n"):
         bind(wrong).vjp(np.ones(6), np.ones(3))
+
+
+@each_binder
+def test_a_length_that_depends_on_the_numbers_is_refused_with_a_way_out(framework):
+    op = bound(framework, from_numpy(lambda x: x[:, x[0] > 0], signature="(n)->(n)", name="kept"))
+    x = given(framework, np.array([1.0, -1.0, 2.0]))
+    with pytest.raises(RuleError, match=r"kept \(n\)->\(n\): .*\(1, 2\).*\(1, 3\).*longest.*mask"):
+        op(x)
