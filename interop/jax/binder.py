@@ -5,8 +5,8 @@ How it is built, and why:
 - `jax.custom_vjp` has no forward mode, and `jax.custom_jvp` must be able to transpose its
   tangent by itself.  So the op is a `custom_jvp` whose rule calls one linear primitive
   (`jax.linear`): evaluated it runs the op's jvp, transposed it runs the op's vjp.
-- Host functions are called through `jax.pure_callback` (`jax.host`), once for a whole
-  vmapped batch.
+- Host functions (`jax.host`, called once for a whole vmapped batch) and ops declared linear
+  (`jax.evaluate`) are primitives; these have that rule themselves.
 - Gradients are cast to the dtype of their input: JAX does not do it, and a float64 rule
   would turn a float32 gradient into a float64 one.
 - The plain ``bind(op).custom_vjp`` is there too, for those who want the bare thing.
@@ -50,7 +50,7 @@ class _Jax:
         return rule(*args, **keywords)  # JAX's arrays do not change
 
     def host(self, kernel: Kernel, inputs: Arrays, plan: Plan) -> Arrays:
-        return call_host(kernel, inputs, plan)
+        return call_host(kernel, self, inputs, plan)
 
     def transpose(
         self, linear: Callable[..., Arrays], like: Sequence[tuple[Shape, Any]], seeds: Arrays
@@ -131,6 +131,8 @@ def _make(op: Op) -> Any:
 
 def _differentiable(kernel: Kernel) -> Any:
     """The kernel with both modes of differentiation, to every order."""
+    if kernel.op.host or kernel.op.linear:  # a primitive, with a rule of its own
+        return lambda *inputs: evaluate(kernel, JAX, as_arrays(inputs))
 
     @jax.custom_jvp
     def function(*inputs: Any) -> Arrays:

@@ -18,7 +18,7 @@ from jax.interpreters import ad, batching, mlir
 
 from twingrad.interop.errors import MissingRuleError
 from twingrad.interop.jax.held import hold, kernel_of
-from twingrad.interop.jax.linear import as_arrays, vary_alike, vary_as
+from twingrad.interop.jax.linear import as_arrays, jvp_of, vary_alike, vary_as
 from twingrad.interop.op.framework import Arrays, Framework
 from twingrad.interop.op.kernel import Kernel
 
@@ -50,10 +50,10 @@ def _abstract(*avals: Any, **params: Any) -> list[Any]:
     given = [jax.ShapeDtypeStruct(x.shape, x.dtype) for x in avals]
     found = jax.eval_shape(lambda *xs: _evaluate(*xs, **params), *given)
     first = avals[0]  # they all vary alike, and so do the results
-    return [_like(first, y) for y in found]
+    return [like(first, y) for y in found]
 
 
-def _like(aval: Any, y: Any) -> Any:
+def like(aval: Any, y: Any) -> Any:
     """The type of a result that varies over the devices as that one does."""
     axes = getattr(aval, "manual_axis_type", None)
     if axes is None or not axes.varying:
@@ -106,6 +106,7 @@ def _batch(args: Arrays, dims: Any, *, held: Any, fw: Framework) -> tuple[Any, A
 
 evaluate_p.def_impl(_evaluate)
 evaluate_p.def_abstract_eval(_abstract)
+ad.primitive_jvps[evaluate_p] = jvp_of(evaluate_p)
 ad.primitive_transposes[evaluate_p] = _transpose
 batching.primitive_batchers[evaluate_p] = _batch
 mlir.register_lowering(

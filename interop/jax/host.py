@@ -21,11 +21,11 @@ from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
 
 from twingrad.interop.errors import ExportError
-from twingrad.interop.jax.evaluate import not_linear
+from twingrad.interop.jax.evaluate import like, not_linear
 from twingrad.interop.jax.held import hold, kernel_of
-from twingrad.interop.jax.linear import vary_alike, vary_as
+from twingrad.interop.jax.linear import jvp_of, vary_alike
 from twingrad.interop.numpy.binder import call_host as call_numpy
-from twingrad.interop.op.framework import Arrays
+from twingrad.interop.op.framework import Arrays, Framework
 from twingrad.interop.op.kernel import Kernel
 from twingrad.interop.op.promises import promised
 from twingrad.interop.op.signature import Plan
@@ -34,14 +34,13 @@ host_p = Primitive("twingrad_host")
 host_p.multiple_results = True
 
 
-def call_host(kernel: Kernel, inputs: Arrays, plan: Plan) -> Arrays:
+def call_host(kernel: Kernel, fw: Framework, inputs: Arrays, plan: Plan) -> Arrays:
     """Call a host op's function once on the whole batch; inputs have one batch rank."""
     inputs = vary_alike(inputs)
     names = promised(kernel.op.dtypes, inputs)
     dtypes = [jax.dtypes.canonicalize_dtype(name).name for name in names]  # narrower without x64
     results = tuple(zip(plan.outputs, dtypes, strict=True))
-    found = host_p.bind(*inputs, held=hold(kernel), results=results)
-    return tuple(vary_as(y, inputs[0]) for y in found)
+    return tuple(host_p.bind(*inputs, held=hold(kernel), fw=fw, results=results))
 
 
 def _run(kernel: Kernel, results: Any, arrays: Arrays) -> list[np.ndarray]:
@@ -49,28 +48,28 @@ def _run(kernel: Kernel, results: Any, arrays: Arrays) -> list[np.ndarray]:
     return list(call_numpy(kernel, arrays, kernel.plan(arrays), dtypes))
 
 
-def _evaluate(*arrays: Any, held: Any, results: Any) -> list[Any]:
+def _evaluate(*arrays: Any, held: Any, fw: Framework, results: Any) -> list[Any]:
     """Call it now; by a compiled program where an array lies on several devices."""
     places = [x.sharding for x in arrays if isinstance(x, jax.Array) and x.committed]
     if any(place.num_devices > 1 for place in places):
-        program = jax.jit(lambda *xs: host_p.bind(*xs, held=held, results=results))
+        program = jax.jit(lambda *xs: host_p.bind(*xs, held=held, fw=fw, results=results))
         return list(program(*arrays))
     found = _run(kernel_of(held), results, arrays)
     return [jax.device_put(y, places[0]) if places else jnp.asarray(y) for y in found]
 
 
-def _batch(args: Arrays, dims: Any, *, held: Any, results: Any) -> tuple[Any, Any]:
+def _batch(args: Arrays, dims: Any, *, results: Any, **params: Any) -> tuple[Any, Any]:
     """Put the mapped dimension in front as one more batch dimension."""
     size = next(x.shape[d] for x, d in zip(args, dims, strict=True) if d is not None)
     lifted = [
         x[None] if d is None else jnp.moveaxis(x, d, 0) for x, d in zip(args, dims, strict=True)
     ]
     results = tuple(((size, *shape), dtype) for shape, dtype in results)
-    found = host_p.bind(*vary_alike(tuple(lifted)), held=held, results=results)
+    found = host_p.bind(*vary_alike(tuple(lifted)), results=results, **params)
     return found, (0,) * len(found)
 
 
-def _lower(ctx: Any, *args: Any, held: Any, results: Any) -> Any:
+def _lower(ctx: Any, *args: Any, held: Any, results: Any, **_: Any) -> Any:
     """One callback; in a program that is exported it raises."""
     kernel = kernel_of(held)
     if ctx.module_context.lowering_parameters.for_export:
@@ -115,7 +114,7 @@ def _on_one_cpu(context: Any) -> bool:
     return devices == 1 and tuple(context.platforms) == ("cpu",)
 
 
-def _transpose(cts: Any, *args: Any, held: Any, results: Any) -> Any:
+def _transpose(cts: Any, *args: Any, held: Any, **_: Any) -> Any:
     """Opaque: JAX cannot see that it is linear, where the op does not say so."""
     op, missing = kernel_of(held).op, map(ad.is_undefined_primal, args)
     raise not_linear(op, next(itertools.compress(op.names, missing)))
@@ -123,8 +122,11 @@ def _transpose(cts: Any, *args: Any, held: Any, results: Any) -> Any:
 
 host_p.def_impl(_evaluate)
 host_p.def_abstract_eval(
-    lambda *_, results, **__: [ShapedArray(shape, np.dtype(dtype)) for shape, dtype in results]
+    lambda first, *_, results, **__: [  # they all vary alike
+        like(first, ShapedArray(shape, np.dtype(dtype))) for shape, dtype in results
+    ]
 )
+ad.primitive_jvps[host_p] = jvp_of(host_p)
 ad.primitive_transposes[host_p] = _transpose
 batching.primitive_batchers[host_p] = _batch
 mlir.register_lowering(host_p, _lower, cacheable=False)

@@ -39,7 +39,7 @@ def apply_linear(
 ) -> Arrays:
     """The tangents of the outputs, by the primitive; float0 zeros for integer outputs."""
     live = tuple(
-        inexact(x) and not isinstance(dot, SymbolicZero)
+        inexact(x) and not isinstance(dot, ad.Zero | SymbolicZero)
         for x, dot in zip(inputs, tangents, strict=True)
     )
     moving = tuple(dot for dot, alive in zip(tangents, live, strict=True) if alive)
@@ -58,6 +58,20 @@ def apply_linear(
         else next(found)
         for y in outs
     )
+
+
+def jvp_of(primitive: Primitive) -> Any:
+    """The jvp rule of a primitive that evaluates an op."""
+
+    def rule(primals: Arrays, tangents: Arrays, **params: Any) -> tuple[Arrays, list[Any]]:
+        primals = as_arrays(primals)
+        outs = primitive.bind(*primals, **params)
+        kernel, fw = kernel_of(params["held"]), params["fw"]
+        dots = apply_linear(kernel, fw, primals, outs, tangents)
+        pairs = zip(dots, outs, strict=True)
+        return outs, [dot if inexact(y) else ad.Zero.from_primal_value(y) for dot, y in pairs]
+
+    return rule
 
 
 def _split(args: Arrays, kernel: Kernel, keep: Keep) -> tuple[Arrays, Arrays, Arrays]:
