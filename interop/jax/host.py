@@ -23,7 +23,7 @@ from jax.interpreters import ad, batching, mlir
 from twingrad.interop.errors import ExportError
 from twingrad.interop.jax.evaluate import like, not_linear
 from twingrad.interop.jax.held import hold, kernel_of
-from twingrad.interop.jax.linear import jvp_of, vary_alike
+from twingrad.interop.jax.linear import as_arrays, jvp_of, vary_alike
 from twingrad.interop.numpy.binder import call_host as call_numpy
 from twingrad.interop.op.framework import Arrays, Framework
 from twingrad.interop.op.kernel import Kernel
@@ -50,6 +50,7 @@ def _run(kernel: Kernel, results: Any, arrays: Arrays) -> list[np.ndarray]:
 
 def _evaluate(*arrays: Any, held: Any, fw: Framework, results: Any) -> list[Any]:
     """Call it now; by a compiled program where an array lies on several devices."""
+    arrays = as_arrays(arrays)
     places = [x.sharding for x in arrays if isinstance(x, jax.Array) and x.committed]
     if any(place.num_devices > 1 for place in places):
         program = jax.jit(lambda *xs: host_p.bind(*xs, held=held, fw=fw, results=results))
@@ -60,6 +61,7 @@ def _evaluate(*arrays: Any, held: Any, fw: Framework, results: Any) -> list[Any]
 
 def _batch(args: Arrays, dims: Any, *, results: Any, **params: Any) -> tuple[Any, Any]:
     """Put the mapped dimension in front as one more batch dimension."""
+    args = as_arrays(args)
     size = next(x.shape[d] for x, d in zip(args, dims, strict=True) if d is not None)
     lifted = [
         x[None] if d is None else jnp.moveaxis(x, d, 0) for x, d in zip(args, dims, strict=True)
