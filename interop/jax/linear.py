@@ -69,7 +69,9 @@ def jvp_of(primitive: Primitive) -> Any:
         kernel, fw = kernel_of(params["held"]), params["fw"]
         dots = apply_linear(kernel, fw, primals, outs, tangents)
         pairs = zip(dots, outs, strict=True)
-        return outs, [dot if inexact(y) else ad.Zero.from_primal_value(y) for dot, y in pairs]
+        return outs, [
+            dot if inexact(y) else ad.Zero(jax.typeof(y).to_tangent_aval()) for dot, y in pairs
+        ]
 
     return rule
 
