@@ -103,11 +103,13 @@ class _Writes(TorchDispatchMode):
     def moves(self, x: Any) -> bool:
         """Whether a tensor, or its tangent, depends on the graph's arguments."""
         x = _innermost(x)
-        found = [x]
-        if torch._C._is_fwd_grad_enabled():
-            with temporarily_clear_interpreter_stack():  # or the levels inside would answer
-                found.append(forward_ad.unpack_dual(x, level=0).tangent)
-        return any(self._moves(x) for x in found if x is not None)
+        if self._moves(x):
+            return True  # without a look at the tangent, which fails where torch itself writes one
+        if not torch._C._is_fwd_grad_enabled():
+            return False
+        with temporarily_clear_interpreter_stack():  # or the levels inside would answer
+            tangent = forward_ad.unpack_dual(x, level=0).tangent
+        return tangent is not None and self._moves(tangent)
 
     def _moves(self, x: torch.Tensor) -> bool:
         proxy: Any = proxy_tensor.get_proxy_slot(x, self.tracer, None)

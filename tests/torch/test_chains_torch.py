@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from tests import sample_ops
+from tests.chains import Case, Link, check
 from tests.chains_draw import each, find_fault, many
 from tests.chains_ops import SMALL
 
@@ -43,6 +44,14 @@ def test_chains_find_a_rule_that_is_one_per_cent_wrong(rules):
     row = replace(SMALL[0], op=sample_ops.cube(1.01, rules))
     with pytest.raises(AssertionError, match=f"cube with a {rules}"):
         find_fault(side_torch, GRAMMAR, 36, row)
+
+
+def test_linearize_where_torch_copies_a_tangent_into_the_layout_of_its_primal():
+    """That is a write, seen by the watch for writes in place; but no rule wrote."""
+    row = next(row for row in SMALL if row.name == "dot")
+    links = Link("vjp", layout="expanded", moving=True), Link("linearize", layout="expanded")
+    shapes = (5, 2, 1), (1, 1)
+    check(side_torch, Case(row, 0, 0, shapes, "float32", ("transposed", "sliced"), False, links))
 
 
 def test_chains_find_a_batching_rule_that_ignores_in_dims(monkeypatch):
