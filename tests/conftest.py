@@ -15,7 +15,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import pytest  # noqa: E402
 
-from tests.conformance import ALIKE, SIDES, Record, cell_of  # noqa: E402
+from tests.conformance import ALIKE, NO_REFERENCE, SIDES, Record, cell_of  # noqa: E402
 
 RECORD = Record()
 TOGETHER = (
@@ -99,7 +99,7 @@ def pytest_runtest_logreport(report):
             if report.failed or hasattr(report, "wasxfail"):
                 verdict = "fails"
             elif report.skipped:
-                verdict = "not run"
+                verdict = NO_REFERENCE if NO_REFERENCE in str(report.longrepr) else "not run"
             RECORD.add(line, side, op, verdict)
 
 

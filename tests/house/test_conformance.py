@@ -7,7 +7,7 @@ That the record is that of the suite as it stands is checked at the end of every
 import pytest
 
 from tests import conformance
-from tests.conformance import LINES, SIDES, Record
+from tests.conformance import LINES, NO_REFERENCE, SIDES, Record
 from tests.op_table import ROWS
 
 RECORD, LIMITS = Record.load(), conformance.limits_of(ROWS)
@@ -46,3 +46,11 @@ def test_one_bad_test_of_a_cell_is_enough(verdict):
     other = Record({"vmap": {"torch": {"op": "yes"}}})
     assert record.differences(other, SIDES) == [f"vmap, torch, op: {verdict}, but recorded yes"]
     assert record.differences(other, ["JAX"]) == []
+
+
+def test_a_cell_without_a_reference_here_does_not_differ():
+    record, other = Record(), Record({"vmap": {"torch": {"op": "yes"}}})
+    record.add("vmap", "torch", "op", "yes")
+    record.add("vmap", "torch", "op", NO_REFERENCE)
+    assert record.cells == {"vmap": {"torch": {"op": NO_REFERENCE}}}
+    assert record.differences(other, SIDES) == []
