@@ -112,16 +112,14 @@ def from_jacobian(
         op = make_op(f, parsed, host, name, dtypes)
     if not callable(jac):
         raise ArgumentError(f"{op.label}: jac is a {type(jac).__name__}; expected a function")
-    (out,) = parsed.outputs
-    seen = parsed.inputs
+    (out,), seen = parsed.outputs, parsed.inputs
     if asks(jac, "out"):
         check_count(op, "jac", jac, len(op.names), ("out",))
         jac, seen = LastIsOut(jac), (*seen, out)
     slopes = Signature(seen, tuple(out + core for core in parsed.inputs))
     # J of a real result for complex inputs is complex, as gradients are; J t is its real part
     kinds = "complex" if str(op.dtypes[0]).startswith("complex") else None
-    like = f if together else None
-    jacobian = make_op(jac, slopes, host, f"{op.name}.jac", kinds, like)
+    jacobian = make_op(jac, slopes, host, f"{op.name}.jac", kinds, like=f if together else None)
     if hess is not None:
         _check_callable(op, "hess", hess)
         (core,) = parsed.inputs

@@ -120,8 +120,8 @@ class Op:
         is asked for.  With several outputs `ct` and `out` are tuples.  The cotangent of a hidden
         output is None while nobody differentiates that output.
 
-        A rule with a keyword-only parameter `needs` is told which gradients are wanted, as Python
-        bools, compiled too: ``needs.x``.  What it returns for the others is not looked at.
+        With a keyword-only parameter `needs` a rule is told which gradients are wanted: ``needs.x``
+        is a bool, compiled too (in torch's backward: x requires one); others are not looked at.
 
         Instead of a function, another op ``(*ct, *inputs) -> gradients``.  The rule of a
         host op runs on the host too, unless ``host=False``: then it is written in `xp`

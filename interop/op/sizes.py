@@ -9,9 +9,9 @@ import operator
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
-Dim = Any  # a str, an int or a Size
+Dim: TypeAlias = "str | int | Size"
 
 _TOKEN = re.compile(r"\s*([A-Za-z_]\w*|\d+|//|[-+*(),])")
 _APPLY: dict[str, Callable[[Any, Any], Any]] = {
@@ -144,5 +144,6 @@ def _joined(sign: str, left: Dim, right: Dim) -> Dim:
     """The number where both are numbers, else a `Size`."""
     numbers = isinstance(left, int) and isinstance(right, int)
     if numbers and not (sign == "//" and right == 0):
-        return _APPLY[sign](left, right)
+        number: int = _APPLY[sign](left, right)
+        return number
     return Size(sign, left, right)
