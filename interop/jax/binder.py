@@ -36,7 +36,7 @@ from twingrad.interop.op.framework import DTYPES, Arrays, inexact, kind
 from twingrad.interop.op.kernel import Kernel
 from twingrad.interop.op.promises import follows
 from twingrad.interop.op.signature import Plan, Shape
-from twingrad.interop.op.static import KEPT
+from twingrad.interop.op.statics.static import KEPT
 
 
 class _Jax:

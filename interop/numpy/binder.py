@@ -23,7 +23,7 @@ from twingrad.interop.op.framework import DTYPES, Arrays, cast_like, inexact, ki
 from twingrad.interop.op.kernel import Kernel
 from twingrad.interop.op.promises import fit, follows, promised
 from twingrad.interop.op.signature import Plan, Shape, as_tuple
-from twingrad.interop.op.static import KEPT
+from twingrad.interop.op.statics.static import KEPT
 
 
 class _NumPy:

@@ -9,7 +9,7 @@ from typing import Any
 
 from twingrad.interop.op.definition import Op
 from twingrad.interop.op.framework import DTYPES
-from twingrad.interop.op.static import Static
+from twingrad.interop.op.statics.static import Static
 
 _ARRAY_TYPES = {"numpy": "numpy.ndarray", "torch": "torch.Tensor", "jax": "jax.Array"}
 

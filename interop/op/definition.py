@@ -22,7 +22,7 @@ from twingrad.interop.op.rules.derived import asking, by_rows, delegate, hosted
 from twingrad.interop.op.rules.reads import arrays_read
 from twingrad.interop.op.samples.host import Host, as_host, on_batches
 from twingrad.interop.op.signature import POSITIONAL, Signature, check_arity
-from twingrad.interop.op.static import Static, check_sizes
+from twingrad.interop.op.statics.static import Static, check_sizes
 
 Rule = Callable[..., Any]
 

@@ -23,14 +23,14 @@ from twingrad.interop.op.framework import (
     precision,
     scatter,
 )
-from twingrad.interop.op.hidden import refuse_hidden
 from twingrad.interop.op.missing import no_formula, no_rule, unknown
 from twingrad.interop.op.promises import cast_output
 from twingrad.interop.op.rules.adjoint import push_linear
 from twingrad.interop.op.rules.derived import SaysWanted
 from twingrad.interop.op.rules.reads import shown
 from twingrad.interop.op.signature import Plan, Shape, Signature, as_tuple
-from twingrad.interop.op.static import Static, sizes_of
+from twingrad.interop.op.statics.hidden import refuse_hidden
+from twingrad.interop.op.statics.static import Static, sizes_of
 
 
 class Kernel:

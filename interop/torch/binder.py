@@ -33,7 +33,7 @@ from twingrad.interop.op.framework import DTYPES, Arrays, inexact, kind
 from twingrad.interop.op.kernel import Kernel
 from twingrad.interop.op.promises import follows
 from twingrad.interop.op.signature import Plan, Shape
-from twingrad.interop.op.static import KEPT
+from twingrad.interop.op.statics.static import KEPT
 from twingrad.interop.torch.call import call_rule
 from twingrad.interop.torch.function import autocast_on, make_function, pull_back
 from twingrad.interop.torch.names import register

@@ -26,7 +26,7 @@ from typing import Any
 
 from twingrad.interop.errors import ArgumentError
 from twingrad.interop.op.definition import Op
-from twingrad.interop.op.static import written
+from twingrad.interop.op.statics.static import written
 
 _NUMBERS = itertools.count(1)
 _FUNCTIONS: weakref.WeakValueDictionary[str, Any] = weakref.WeakValueDictionary()

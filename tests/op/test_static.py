@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from twingrad.interop import define
-from twingrad.interop.op.static import Static
+from twingrad.interop.op.statics.static import Static
 
 NAN = float("nan")
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from twingrad.interop import ArgumentError, RuleError, define
-from twingrad.interop.op.static import KEPT
+from twingrad.interop.op.statics.static import KEPT
 
 FRAMEWORKS = ["numpy", "torch", "jax"]
 

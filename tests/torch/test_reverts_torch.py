@@ -22,8 +22,8 @@ from tests.torch import test_traps_torch_compile as two_ops
 from twingrad.interop import define
 from twingrad.interop.numpy import binder as ours_numpy
 from twingrad.interop.op import kernel as kernels
-from twingrad.interop.op import static
 from twingrad.interop.op.promises import promised
+from twingrad.interop.op.statics import static
 from twingrad.interop.torch import binder as ours
 from twingrad.interop.torch import build as torch_build
 from twingrad.interop.torch import function as functions

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from twingrad.interop.errors import ArgumentError, SignatureError
-from twingrad.interop.op.hidden import is_array
 from twingrad.interop.op.signature import Signature
+from twingrad.interop.op.statics.hidden import is_array
 
 # How many values of the static parameters an op keeps what it made for them, in a framework;
 # beyond that the least recently used goes, and with it all that it held.
