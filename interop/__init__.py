@@ -23,7 +23,8 @@ from twingrad.interop.host.differences import complex_step, finite_difference
 from twingrad.interop.host.estimators import gaussian_smoothing, spsa
 from twingrad.interop.host.external import from_jacobian, from_numpy
 from twingrad.interop.host.linear import from_linear
-from twingrad.interop.op.definition import Op, define
+from twingrad.interop.op.define import define
+from twingrad.interop.op.definition import Op
 from twingrad.interop.op.missing import unknown
 from twingrad.interop.op.samples.host import Host
 from twingrad.interop.op.signature import Signature

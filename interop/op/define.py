@@ -1,0 +1,85 @@
+"""`define`: an op from a function of `xp` and arrays."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from typing import Any, overload
+
+from twingrad.interop.errors import SignatureError
+from twingrad.interop.op.definition import Op, Rule
+from twingrad.interop.op.samples.host import Host, as_host
+from twingrad.interop.op.signature import POSITIONAL, Signature, check_arity
+
+
+@overload
+def define(signature: Rule) -> Op: ...
+@overload
+def define(
+    signature: str,
+    *,
+    host: bool | Host | None = ...,
+    hidden: int = ...,
+    dtypes: Any = ...,
+    linear: str | Sequence[str] = ...,
+) -> Callable[[Rule], Op]: ...
+def define(
+    signature: Any,
+    *,
+    host: bool | Host | None = False,
+    hidden: int = 0,
+    dtypes: Any = None,
+    linear: str | Sequence[str] = (),
+) -> Any:
+    """Turn ``forward(xp, *inputs, *, static...)`` into an `Op`.
+
+    Args:
+        signature: gufunc notation, such as ``"(n),()->()"``.  A size can follow from others by
+            + - * // and brackets, ``"(n),(m)->(n+m-1)"``, and be the value of a static
+            parameter: ``"(n),(n)->(n_modes)"`` for a function with ``*, n_modes=16``.
+        host: forward is NumPy code, called once per batch with read-only contiguous
+            arrays that have exactly one batch dimension in front.  A `Host` instead of True
+            says more: one sample at a time, through an executor, with a check of the results.
+        hidden: the last outputs that rules see but the bound function does not return.
+        dtypes: of the outputs, one for all or one for each: "real" or "complex", in the
+            precision of the inputs; or a fixed one: "bool", "int64", "int32", "float64",
+            "complex128" and so on.  None: the precision of the inputs; of a host function
+            complex where an input is complex, otherwise the kind that the function returns.
+            A result that does not fit raises RuleError: complex for real, a float for an
+            integer, an integer that the promised dtype cannot hold.
+        linear: arguments that the function is linear in, all of them together: f(p; a x + b y)
+            = a f(p; x) + b f(p; y).  Then the vjp is its adjoint there (the plain transpose,
+            which looks at neither `out` nor these arguments), forward mode calls the function
+            itself, second derivatives in these arguments are zero, and JAX can transpose it.
+            Where it is not true derivatives are wrong: see `twingrad.interop.check`.
+
+    Raises:
+        SignatureError: the notation is wrong, the function has another number of arguments
+            than the signature, or a size is neither in an argument nor a static parameter.
+    """
+    if callable(signature):
+        raise SignatureError('write @define("(n)->()") with the signature in the brackets')
+    parsed = Signature.parse(signature)
+    if not 0 <= hidden < len(parsed.outputs):
+        raise SignatureError(
+            f"{signature!r}: hidden={hidden}, but it has {len(parsed.outputs)} outputs "
+            "of which at least one must be returned"
+        )
+
+    def make(forward: Rule) -> Op:
+        parameters = inspect.signature(forward).parameters.values()
+        op = Op(
+            forward,
+            parsed,
+            name=forward.__name__,
+            names=tuple(p.name for p in parameters if p.kind in POSITIONAL)[1:],
+            statics={p.name: p.default for p in parameters if p.kind is p.KEYWORD_ONLY},
+            host=as_host(forward.__name__, host) if host not in (False, None) else None,
+            hidden=hidden,
+            dtypes=dtypes,
+            linear=linear,
+        )
+        check_arity(op.signature, op.label, forward, 1, "its function")
+        return op
+
+    return make
