@@ -7,6 +7,7 @@ import numpy as np
 
 from tests.fixed import numpy_function
 from tests.op_table import ROWS
+from tests.pairs import NUMPY, arguments, split
 from tests.references import truth
 
 # the parts of what is measured, and the place of the truth for it in `truth.evaluate`
@@ -79,8 +80,13 @@ def truths(row, name, dtype):
     None where rounding makes another problem of them, such as lower = upper.
     """
     try:
-        inputs = [np.asarray(x, dtype) for x in row.hard[name]]
-        return truth.evaluate(row.truth, inputs, row.digits)
+        inputs = [
+            np.asarray(x, own)
+            for x, own in zip(row.hard[name], row.dtypes(dtype)[:-1], strict=True)
+        ]
+        found = truth.evaluate(row.truth, inputs, row.digits)
+        sizes = [x.size for x in inputs]
+        return truth.in_parts(found, np.repeat(row.complex_inputs, sizes))
     except ZeroDivisionError:
         return None
 
@@ -99,7 +105,8 @@ def measured(side_name, name, dtype):
     """part -> array with the hard inputs of the row in front, one batched call for each part."""
     row = next(row for row in ROWS if row.name == name)
     columns = zip(*row.hard.values(), strict=True)
-    inputs = [np.array(column, np.float64).astype(dtype) for column in columns]
+    own = zip(columns, row.dtypes(dtype)[:-1], strict=True)
+    inputs = [np.array(column).astype(name) for column, name in own]
     if side_name == "numpy":
         with np.errstate(all="ignore"):
             return _numpy(row, inputs)
@@ -110,35 +117,35 @@ def measured(side_name, name, dtype):
 def _numpy(row, inputs):
     f = numpy_function(row.op)
     value = f(*inputs)
-    core = value.shape[1:]
     rows, columns = [], []
-    for where in np.ndindex(core):
-        ct = np.zeros_like(value)
-        ct[(slice(None), *where)] = 1
-        rows.append(_flat(f.vjp(ct, *inputs)))
+    for ct in _each_entry(value):  # the gradient of the real part of sum(ct * value)
+        rows.append(_flat([g.conj() for g in f.vjp(ct.conj(), *inputs)]))
     for i, x in enumerate(inputs if row.op.jvp else ()):
-        for where in np.ndindex(x.shape[1:]):
-            t = [np.zeros_like(v) for v in inputs]
-            t[i][(slice(None), *where)] = 1
-            columns.append(f.jvp(tuple(t), *inputs).reshape(len(value), -1))
-    found = {"value": value.reshape(len(value), -1), "reverse": np.stack(rows, 1)}
+        for t in _each_entry(x):
+            tangents = [t if i == j else np.zeros_like(v) for j, v in enumerate(inputs)]
+            columns.append(_flat([f.jvp(tuple(tangents), *inputs)]))
+    found = {"value": _flat([value]), "reverse": np.stack(rows, 1)}
     if columns:
         found["forward"] = np.stack(columns, -1)
     return found
 
 
+def _each_entry(x):
+    """Arrays like x with 1 in one place of each sample, and then i where x is complex."""
+    for where in np.ndindex(x.shape[1:]):
+        for part in (1, 1j) if np.iscomplexobj(x) else (1,):
+            found = np.zeros_like(x)
+            found[(slice(None), *where)] = part
+            yield found
+
+
 def _flat(arrays):
-    return np.concatenate([x.reshape(len(x), -1) for x in arrays], axis=1)
+    return np.concatenate([split(NUMPY, x).reshape(len(x), -1) for x in arrays], axis=1)
 
 
 def _framework(side, row, inputs):
-    shapes = [x.shape[1:] for x in inputs]
-    sizes = np.cumsum([0, *[int(np.prod(shape)) for shape in shapes]])
-
-    def f(flat):
-        parts = [flat[a:b] for a, b in zip(sizes[:-1], sizes[1:], strict=True)]
-        shaped = [part.reshape(shape) for part, shape in zip(parts, shapes, strict=True)]
-        return side.function(row.op)(*shaped).reshape(-1)
+    def f(vector):
+        return split(side.LIB, side.function(row.op)(*arguments(row, side.LIB, vector))).reshape(-1)
 
     flat = side.array(_flat(inputs))
     parts = {
@@ -171,7 +178,8 @@ def error(row, dtype, found, exact, part):
     order, limits = PARTS[part], np.finfo(dtype)
     if any(np.max(np.abs(a)) > limits.max / 1e3 for a in exact[: order + 1]):
         return None
-    ends = np.cumsum([int(np.prod(core)) for core in row.cores])[:-1]
+    parts = zip(row.cores, row.complex_inputs, strict=True)
+    ends = np.cumsum([int(np.prod(core)) * (1 + c) for core, c in parts])[:-1]
     sizes = _sizes(exact, ends)[order]
     got, want = (_blocks(a, ends) for a in (found.astype(np.float64), exact[order]))
     worst = 0.0

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from tests.closeness import assert_close
-from tests.op_table import Row
+from tests.op_row import Row
 from twingrad.interop import MissingRuleError
 
 FORWARD = ("jvp", "jacfwd", "linearize")
@@ -93,7 +93,8 @@ class Case:
     def plan(self):
         op, fixed, moving = self.row.op, self.row.fixed, iter(self.input_shapes)
         shapes = (fixed[name].shape if name in fixed else next(moving) for name in op.names)
-        return op.signature.plan(tuple(shapes))
+        sizes = {name: op.statics[name] for name in op.sizes}
+        return op.signature.at(sizes).plan(tuple(shapes))
 
     @cached_property
     def shapes(self):

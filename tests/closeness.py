@@ -6,6 +6,7 @@ import numpy as np
 def as_numpy(x):
     """A NumPy array of anything a framework returns; bfloat16 as float32."""
     x = x.detach() if hasattr(x, "detach") else x
+    x = x.resolve_conj() if hasattr(x, "resolve_conj") else x
     if "bfloat16" in str(x.dtype):
         x = x.float() if hasattr(x, "float") else x.astype("float32")
     return np.asarray(x)
@@ -34,9 +35,17 @@ def ulps(got, want, least=0.0):
     """The largest difference, in units in the last place of the wanted entry.
 
     Entries smaller than `least` are measured in its units: a logarithm near 0 is only as good
-    as its argument.
+    as its argument.  A complex number is as good as the larger of its two parts.
     """
     got, want = as_numpy(got), as_numpy(want)
-    exact = want.astype(np.float64)
-    size = np.spacing(np.maximum(np.abs(exact), least).astype(got.dtype)).astype(np.float64)
-    return float(np.max(np.abs(got.astype(np.float64) - exact) / size, initial=0.0))
+    if np.iscomplexobj(want):
+        size = np.maximum(np.maximum(np.abs(want.real), np.abs(want.imag)), least)
+        parts = (lambda x: x.real), (lambda x: x.imag)
+        return max(_ulps(part(got), part(want), size) for part in parts)
+    return _ulps(got, want, np.maximum(np.abs(want.astype(np.float64)), least))
+
+
+def _ulps(got, want, size):
+    unit = np.spacing(size.astype(got.dtype)).astype(np.float64)
+    error = np.abs(got.astype(np.float64) - want.astype(np.float64))
+    return float(np.max(error / unit, initial=0.0))

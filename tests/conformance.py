@@ -7,7 +7,6 @@ in conformance.json and writes the README's table from it: ``python -m tests.con
 
 import json
 import re
-from collections import Counter
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
@@ -62,6 +61,9 @@ LINES = {
 # the framework refuses its own operations there, as another version of it does not
 NO_REFERENCE = "no reference"
 
+# above the second table
+BESIDES = "The suite runs all of it on ops of other kinds, too, which are not shipped:"
+
 
 class Record:
     """Verdicts by line, side and op: yes, no (refused with an error of ours), or a fault."""
@@ -113,25 +115,53 @@ def cell_of(item):
     return side and (line, side, item.callspec.params["row"])
 
 
-def render(record, limits):
-    """The table in Markdown.  `limits` maps (line, side, op) to why it does not hold."""
-    notes = {}
+def render(record, shipped, kinds):
+    """The tables in Markdown: of the shipped ops, and of the kinds of op that are run besides."""
+    notes, limits = {}, limits_of([*shipped, *kinds])
+    names = [row.name for row in shipped]
     rows = ["| property | torch | JAX |", "|---|---|---|"]
     for line, meaning in LINES.items():
-        cells = [_cell(record.cells[line][side], line, side, limits, notes) for side in SIDES]
+        cells = [_cell(record, line, side, names, limits, notes) for side in SIDES]
         rows.append(f"| **{line}**: {meaning} | {cells[0]} | {cells[1]} |")
+    rows += ["", BESIDES, "", "| kind of op | torch | JAX |", "|---|---|---|"]
+    for row in kinds:
+        cells = [_lines(record, row.name, side, limits, notes) for side in SIDES]
+        signature = str(row.op.signature).replace("|", "\\|")
+        rows.append(f"| {row.kind}: `{row.name}` `{signature}` | {cells[0]} | {cells[1]} |")
     footnotes = [f"{number}. {text}" for text, number in notes.items()]
     return "\n".join([*rows, "", *footnotes]) + "\n"
 
 
-def _cell(verdicts, line, side, limits, notes):
-    counts = Counter(verdicts.values())
-    assert set(counts) <= {"yes", "no"}, f"{line}, {side}: {dict(counts)}"
-    texts = sorted({limits[line, side, op] for op, v in verdicts.items() if v == "no"})
-    marks = ", ".join(str(notes.setdefault(text, len(notes) + 1)) for text in texts)
+def _verdicts(record, lines, side, names):
+    """(line, name) -> yes or no."""
+    keys = [(line, name) for line in lines for name in names]
+    found = {(line, name): record.cells[line][side].get(name, "not run") for line, name in keys}
+    wrong = {key: verdict for key, verdict in found.items() if verdict not in ("yes", "no")}
+    assert not wrong, f"{side}: {wrong}"
+    return found
+
+
+def _marks(texts, notes):
+    return ", ".join(str(notes.setdefault(text, len(notes) + 1)) for text in sorted(texts))
+
+
+def _cell(record, line, side, names, limits, notes):
+    """One line, for all ops."""
+    found = _verdicts(record, [line], side, names)
+    refused = [name for (_, name), verdict in found.items() if verdict == "no"]
+    marks = _marks({limits[line, side, name] for name in refused}, notes)
     if not marks:
         return "yes"
-    return f"{counts['yes']} of {len(verdicts)} ops ({marks})" if counts["yes"] else f"no ({marks})"
+    held = len(names) - len(refused)
+    return f"{held} of {len(names)} ops ({marks})" if held else f"no ({marks})"
+
+
+def _lines(record, name, side, limits, notes):
+    """One op, for all lines."""
+    found = _verdicts(record, LINES, side, [name])
+    refused = [line for (line, _), verdict in found.items() if verdict == "no"]
+    marks = _marks({limits[line, side, name] for line in refused}, notes)
+    return f"all lines but {', '.join(refused)} ({marks})" if refused else "all lines"
 
 
 def limits_of(rows):
@@ -144,9 +174,9 @@ def limits_of(rows):
 
 
 def current_table():
-    from tests.op_table import ROWS
+    from tests.op_table import KINDS, SHIPPED
 
-    return render(Record.load(), limits_of(ROWS))
+    return render(Record.load(), SHIPPED, KINDS)
 
 
 def main():

@@ -8,8 +8,11 @@ the usually posted truncated-mixture gradient, which pass a glance, are written 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from tests.op_table import ROWS, Row
-from twingrad.interop import Op, define
+from tests.copies import copy
+from tests.op_row import Row
+from tests.op_table import ROWS
+from twingrad.interop import Op
+from twingrad.interop.op.signature import as_tuple
 
 BY_NAME = {row.name: row for row in ROWS}
 VJP = ("first derivative", "each argument alone", "eager", "vmap of grad", "grad of vmap")
@@ -30,44 +33,12 @@ class Fault:
         return replace(row, op=self.make(row.op))
 
 
-def copy(op: Op, forward=None, vjp=None, jvp=None, dtypes=None) -> Op:
-    """The same op with another function, rules or dtypes; None keeps what is there."""
-    options = {"dtypes": dtypes or op.dtypes, "linear": op.linear}
-    made = define(str(op.signature), host=op.host, hidden=op.hidden, **options)(
-        forward or op.written["function"]
-    )
-    for kind, rule in (("vjp", vjp or op.vjp), ("jvp", jvp or op.jvp)):
-        if rule is not None:
-            getattr(made, f"def_{kind}")(rule, host=False)
-    return made
-
-
-def scaled(op: Op, factor: float, kinds=("vjp", "jvp")) -> Op:
-    """Rules that are `factor` times the derivative: they show which code ran."""
-
-    def vjp(xp, ct, out, *inputs, **static):
-        found = _tuple(op.vjp(xp, ct, out, *inputs, **static))
-        return tuple(None if g is None else factor * g for g in found)
-
-    def jvp(xp, tangents, out, *inputs, **static):
-        found = _tuple(op.jvp(xp, tangents, out, *inputs, **static))
-        found = tuple(None if t is None else factor * t for t in found)
-        return found if len(found) > 1 else found[0]
-
-    rules = {"vjp": vjp, "jvp": jvp if op.jvp else None}
-    return copy(op, **{kind: rules[kind] for kind in kinds})
-
-
-def _tuple(value):
-    return value if isinstance(value, tuple) else (value,)
-
-
 def edit_vjp(change):
     """A fault whose vjp returns change(xp, gradients, inputs) in place of the gradients."""
 
     def make(op):
         def vjp(xp, ct, out, *inputs, **static):
-            found = list(_tuple(op.vjp(xp, ct, out, *inputs, **static)))
+            found = list(as_tuple(op.vjp(xp, ct, out, *inputs, **static)))
             change(xp, found, inputs)
             return tuple(found)
 
@@ -122,6 +93,18 @@ def swapped(xp, values, inputs):
 
 def reversed_axis(xp, values, inputs):
     values[0] = xp.flip(values[0], axis=-1)
+
+
+def rolled(xp, values, inputs):
+    values[0] = xp.roll(values[0], 1, axis=-1)
+
+
+def conjugated(xp, values, inputs):
+    values[1] = xp.conj(values[1])
+
+
+def real_part(xp, values, inputs):
+    values[2] = xp.real(values[2]) + 0 * values[2]
 
 
 def drop_hidden(op):
@@ -251,6 +234,12 @@ FAULTS = [
     Fault("gradient transposed", "solve_sylvester", transposed_gradient, VJP),
     Fault("values 0.1 per cent", "sparse_solve", edit_vjp(times(1.001, 0)), VJP),
     Fault("jvp 0.1 per cent in B", "solve_sylvester", edit_jvp(times(1.001, 1)), JVP),
+    Fault("shifted", "convolve", edit_vjp(rolled), VJP),
+    Fault("jvp 0.1 per cent in y", "convolve", edit_jvp(times(1.001, 1)), JVP),
+    Fault("the other convention", "transfer", edit_vjp(conjugated), VJP),
+    Fault("jvp of the conjugate", "transfer", edit_jvp(conjugated), JVP),
+    Fault("imaginary part lost", "transfer", edit_vjp(real_part), VJP),
+    Fault("not the adjoint", "integrals", edit_vjp(reversed_axis), (*VJP, "transposition")),
     Fault(
         "summed over the batch",
         WEIGHTS,

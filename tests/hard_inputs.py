@@ -92,3 +92,23 @@ MIXTURES = {
     "large unit": ((-40.0, 30.0, 110.0), (70.0, 120.0, 90.0), _WEIGHTS, -50.0, 150.0),
     "mean far from 0": ((1000.25, 1000.5, 1001.0), (0.7, 1.2, 0.9), _WEIGHTS, 1000.0, 1001.5),
 }
+
+# (x, y) of a convolution: nothing cancels in it that is there
+_FOUR = (0.5, -1.25, 3.0, 0.75)
+SIGNALS = {
+    "sizes far apart": ((1e15, 1e-15, 1.0, -1e10), (1e-10, 1e5)),
+    "zeros": ((0.0, 0.0, 1.0, 0.0), (0.0, 2.0)),
+    "small": (_FOUR, (1e-30, -1e-33)),
+    "large": (_FOUR, (1e30, 2e30)),
+}
+
+# (frequencies, pole, residue): near the pole i w - p cancels without a rounding
+POLES = {
+    f"{width:g} from the pole, residue {residue}": (
+        (0.75, 0.75 + width, 0.75 - width, 2.0),
+        -width + 0.75j,
+        residue,
+    )
+    for width in (1e-3, 2.0**-20)
+    for residue in (1.0 + 0.0j, 1e-8 - 2.0j)
+}

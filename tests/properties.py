@@ -11,6 +11,7 @@ each shape.  `check_eager` is for what runs without it.
 
 import numpy as np
 
+from tests import pairs
 from tests.closeness import as_numpy, assert_close
 from tests.references.expected import Expected
 
@@ -25,10 +26,14 @@ def arrays(side, row, batch=(), seed=0):
     return tuple(side.array(x) for x in row.inputs(batch, seed))
 
 
-def random_like(shape, seed):
-    """A cotangent or tangent: no entry near 0, no two alike, both signs."""
-    rng = np.random.default_rng(seed)
-    return rng.uniform(0.5, 1.5, shape) * rng.choice([-1.0, 1.0], shape)
+def random_like(x, seed):
+    """A cotangent or tangent of an array or shape: no entry near 0, no two alike, both signs."""
+    rng, shape = np.random.default_rng(seed), getattr(x, "shape", x)
+
+    def draw():
+        return rng.uniform(0.5, 1.5, shape) * rng.choice([-1.0, 1.0], shape)
+
+    return draw() + 1j * draw() if np.iscomplexobj(x) else draw()
 
 
 class Setting:
@@ -36,9 +41,9 @@ class Setting:
 
     def __init__(self, side, row, batch=()):
         self.raw = row.inputs(batch)
-        self.expected = Expected(row, self.raw)
-        self.raw_ct = random_like(self.expected.value().shape, 7)
-        self.raw_t = [random_like(x.shape, 17 + i) for i, x in enumerate(self.raw)]
+        self.expected = Expected(row, self.raw, side.CONJUGATES)
+        self.raw_ct = random_like(self.expected.value(), 7)
+        self.raw_t = [random_like(x, 17 + i) for i, x in enumerate(self.raw)]
         self.x, self.t = tuple(map(side.array, self.raw)), tuple(map(side.array, self.raw_t))
         self.ct = side.array(self.raw_ct)
         self.batch = batch
@@ -115,16 +120,12 @@ def check_each_argument_alone(side, row):
 
 
 def flattened(side, row, f, ct):
-    """`f` of one flat vector and a scalar result, and that vector at random inputs."""
-    x = row.inputs()
-    sizes = np.cumsum([0, *[v.size for v in x]])
+    """`f` of one flat real vector and a scalar result, and that vector at random inputs."""
 
-    def scalar(flat):
-        parts = [flat[a:b] for a, b in zip(sizes[:-1], sizes[1:], strict=True)]
-        shaped = [part.reshape(v.shape) for part, v in zip(parts, x, strict=True)]
-        return side.weighted(f, ct)(*shaped)
+    def scalar(vector):
+        return side.weighted(f, ct)(*pairs.arguments(row, side.LIB, vector))
 
-    return scalar, np.concatenate([v.ravel() for v in x])
+    return scalar, pairs.flat(row, row.inputs())
 
 
 def nestings(side):
@@ -156,10 +157,10 @@ def check_second_derivative_of_a_batch(side, row, scale=1.0):
         return side.grad(side.weighted(f, setting.ct), argnums=every)(*x)
 
     def slope(*x):
-        return sum(side.LIB.sum(t * g) for t, g in zip(setting.t, gradient(*x), strict=True))
+        return sum(side.inner(t, g) for t, g in zip(setting.t, gradient(*x), strict=True))
 
     def rate(*x):
-        return side.LIB.sum(setting.ct * side.jvp(f, x, setting.t)[1])
+        return side.inner(setting.ct, side.jvp(f, x, setting.t)[1])
 
     products = {
         "rev over rev": side.grad(slope, argnums=every),
@@ -173,7 +174,7 @@ def check_second_derivative_of_a_batch(side, row, scale=1.0):
 
 
 def check_third_derivative(side, row):
-    ct = side.array(random_like(Expected(row, row.inputs()).value().shape, 7))
+    ct = side.array(random_like(Expected(row, row.inputs()).value(), 7))
     f, flat = flattened(side, row, side.function(row.op), ct)
     third = side.once(side.jacrev(side.jacfwd(side.jacrev(f))))
     got = third(side.array(flat))  # raises where the row says that it is not known

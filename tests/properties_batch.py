@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from tests import pairs
 from tests.closeness import as_numpy, assert_close
 from tests.properties import Setting, flattened, nestings, random_like, run
 from tests.references.expected import Expected
@@ -30,7 +31,7 @@ class Mapped:
             [x[0] if dim is None else x[b] for x, dim in zip(stacked, in_dims, strict=True)]
             for b in range(SIZE)
         ]
-        self.samples = [Expected(row, x) for x in loop]
+        self.samples = [Expected(row, x, side.CONJUGATES) for x in loop]
         self.value = np.stack([sample.value() for sample in self.samples])
 
     def gradients(self, ct):
@@ -82,7 +83,7 @@ def _vmap_of_grad(side, f, ct, x, in_dims=None):
 def check_vmap_of_grad(side, row, scale=1.0):
     for in_dims in layouts(len(row.boxes)):
         mapped = Mapped(side, row, in_dims)
-        ct = random_like(mapped.value.shape, 7)
+        ct = random_like(mapped.value, 7)
 
         def mode(f, ct, x, in_dims=in_dims):
             return _vmap_of_grad(side, f, ct, x, in_dims)
@@ -95,7 +96,7 @@ def check_vmap_of_grad(side, row, scale=1.0):
 def check_grad_of_vmap(side, row, scale=1.0):
     for in_dims in layouts(len(row.boxes)):
         mapped = Mapped(side, row, in_dims)
-        ct = random_like(mapped.value.shape, 7)
+        ct = random_like(mapped.value, 7)
         f = side.vmap(side.function(row.op), in_dims)
         got = run(side, side.REFERENCE_REVERSE, f, side.array(ct), mapped.x)
         wanted = mapped.gradients(ct)
@@ -105,15 +106,11 @@ def check_grad_of_vmap(side, row, scale=1.0):
 
 
 def check_vmap_of_hessian(side, row):
-    raw_ct = random_like(Expected(row, row.inputs()).value().shape, 7)
+    raw_ct = random_like(Expected(row, row.inputs()).value(), 7)
     f, flat = flattened(side, row, side.function(row.op), side.array(raw_ct))
     many = np.stack([flat, flat * 0.9])
-    sizes = np.cumsum([x.size for x in row.inputs()])[:-1]
-    want = []
-    for vector in many:
-        parts = np.split(vector, sizes)
-        x = [p.reshape(v.shape) for p, v in zip(parts, row.inputs(), strict=True)]
-        want.append(Expected(row, x).hessian(raw_ct))
+    points = [pairs.arguments(row, pairs.NUMPY, vector) for vector in many]
+    want = [Expected(row, x, side.CONJUGATES).hessian(raw_ct) for x in points]
     for name in ("fwd over rev", "rev over rev"):
         got = side.once(side.vmap(nestings(side)[name](f)))(side.array(many))
         assert_close(got, np.stack(want), f"vmap of {name}")
@@ -148,7 +145,8 @@ def _compiled_vmap_of_grad(side, f, ct, x, compiler):
 
 
 def _jacfwd(side, f, ct, x, compiler):
-    return compiler(side.jacfwd(f, argnums=tuple(range(len(x)))))(*x)
+    split = pairs.Split(side.LIB, f, x)
+    return compiler(side.jacfwd(lambda *x: split(*x), argnums=tuple(range(len(x)))))(*split.x)
 
 
 COMPILED = {

@@ -12,12 +12,17 @@ import jax.numpy as jnp
 import numpy as np
 
 from tests.fixed import hold
+from tests.op_row import COMPLEX
+from tests.pairs import Split, split, whole
 from twingrad.interop.jax import bind
 
 NAME = "jax"
+CONJUGATES = False  # a gradient is the plain transpose of a tangent
 LIB = SimpleNamespace(
     log=jnp.log, exp=jnp.exp, erf=jax.scipy.special.erf, sum=jnp.sum, ones_like=jnp.ones_like
 )
+LIB.real, LIB.imag, LIB.conj, LIB.complex = jnp.real, jnp.imag, jnp.conj, jax.lax.complex
+LIB.is_complex = jnp.iscomplexobj
 
 grad, jacrev, jacfwd = jax.grad, jax.jacrev, jax.jacfwd
 vjp, jvp, linearize = jax.vjp, jax.jvp, jax.linearize
@@ -44,7 +49,7 @@ LIB.stack, LIB.solve = jnp.stack, jnp.linalg.solve
 
 
 def cast(x, dtype):
-    return x.astype(dtype)
+    return x.astype(COMPLEX[dtype] if jnp.iscomplexobj(x) else dtype)
 
 
 def dtype_of(x):
@@ -79,9 +84,14 @@ def _quick_options():
     return quick
 
 
+def inner(ct, y):
+    """The scalar whose gradient in y is the cotangent ct."""
+    return jnp.sum(jnp.real(ct * y))
+
+
 def weighted(f, ct):
     """The scalar sum(ct * f(...)), whose gradient is the vjp with the cotangent ct."""
-    return lambda *x: jnp.sum(ct * f(*x))
+    return lambda *x: inner(ct, f(*x))
 
 
 def contract(jacobian, tangents):
@@ -103,8 +113,11 @@ def _vjp(f, ct, x):
 
 
 def _jacrev(f, ct, x):
-    found = jacrev(f, argnums=_everything(x))(*x)
-    return [jnp.tensordot(ct, j, axes=ct.ndim) for j in found]
+    pairs, ct = Split(LIB, f, x), split(LIB, jnp.conj(ct))
+    found = jacrev(pairs, argnums=_everything(x))(*pairs.x)
+    gradients = [jnp.tensordot(ct, j, axes=ct.ndim) for j in found]
+    found = zip(gradients, pairs.paired, strict=True)
+    return [jnp.conj(whole(LIB, g, paired)) for g, paired in found]
 
 
 def _jvp(f, t, x):
@@ -112,7 +125,9 @@ def _jvp(f, t, x):
 
 
 def _jacfwd(f, t, x):
-    return contract(jacfwd(f, argnums=_everything(x))(*x), t)
+    pairs, t = Split(LIB, f, x), [split(LIB, v) for v in t]
+    found = contract(jacfwd(pairs, argnums=_everything(x))(*pairs.x), t)
+    return whole(LIB, found, LIB.is_complex(jax.eval_shape(f, *x)))
 
 
 def _linearize(f, t, x):

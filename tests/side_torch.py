@@ -11,12 +11,17 @@ import numpy as np
 import torch
 
 from tests.fixed import hold
+from tests.op_row import COMPLEX
+from tests.pairs import Split, split, whole
 from twingrad.interop.torch import bind
 
 NAME = "torch"
+CONJUGATES = True  # a gradient is the conjugate transpose of a tangent
 LIB = SimpleNamespace(
     log=torch.log, exp=torch.exp, erf=torch.erf, sum=torch.sum, ones_like=torch.ones_like
 )
+LIB.real, LIB.imag, LIB.conj, LIB.complex = torch.real, torch.imag, torch.conj, torch.complex
+LIB.is_complex = torch.is_complex
 
 grad, jacrev, jacfwd = torch.func.grad, torch.func.jacrev, torch.func.jacfwd
 vjp, jvp, linearize = torch.func.vjp, torch.func.jvp, torch.func.linearize
@@ -38,7 +43,7 @@ def array(x):
 
 
 def numpy(x):
-    return x.detach().numpy()
+    return x.detach().resolve_conj().numpy()
 
 
 def reference(row):
@@ -53,7 +58,7 @@ LIB.solve = lambda A, b: (torch.linalg.inv(A)[..., None] * b[..., None, :, :]).s
 
 
 def cast(x, dtype):
-    return x.to(getattr(torch, dtype))
+    return x.to(getattr(torch, COMPLEX[dtype] if x.is_complex() else dtype))
 
 
 def dtype_of(x):
@@ -79,9 +84,14 @@ def once(f):
     return f
 
 
+def inner(ct, y):
+    """The scalar whose gradient in y is the cotangent ct."""
+    return torch.sum(torch.real(ct.conj() * y))
+
+
 def weighted(f, ct):
     """The scalar sum(ct * f(...)), whose gradient is the vjp with the cotangent ct."""
-    return lambda *x: torch.sum(ct * f(*x))
+    return lambda *x: inner(ct, f(*x))
 
 
 def contract(jacobian, tangents):
@@ -109,8 +119,10 @@ def _vjp(f, ct, x):
 
 
 def _jacrev(f, ct, x):
-    found = jacrev(f, argnums=_everything(x))(*x)
-    return [torch.tensordot(ct, j, dims=ct.dim()) for j in found]
+    pairs, ct = Split(LIB, f, x), split(LIB, ct)
+    found = jacrev(pairs, argnums=_everything(x))(*pairs.x)
+    gradients = [torch.tensordot(ct, j, dims=ct.dim()) for j in found]
+    return [whole(LIB, g, paired) for g, paired in zip(gradients, pairs.paired, strict=True)]
 
 
 def _jvp(f, t, x):
@@ -118,7 +130,9 @@ def _jvp(f, t, x):
 
 
 def _jacfwd(f, t, x):
-    return contract(jacfwd(f, argnums=_everything(x))(*x), t)
+    pairs, t = Split(LIB, f, x), [split(LIB, v) for v in t]
+    found = contract(jacfwd(pairs, argnums=_everything(x))(*pairs.x), t)
+    return whole(LIB, found, LIB.is_complex(f(*x)))
 
 
 def _forward_ad(f, t, x):

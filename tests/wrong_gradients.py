@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from tests import right_ops as right
-from tests.faults import copy
+from tests.copies import copy
 from twingrad.interop.check import PATTERNS
 
 

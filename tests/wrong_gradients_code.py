@@ -3,7 +3,7 @@
 import numpy as np
 
 from tests import right_ops as right
-from tests.faults import copy
+from tests.copies import copy
 from tests.wrong_gradients import SMALL, WRONG_OPS, Wrong
 from twingrad.interop import define
 

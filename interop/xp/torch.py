@@ -4,9 +4,10 @@ A rule runs under vmap, forward mode, `torch.func.linearize` and compilers.  The
 
 - a write in place into a constant is dropped without an error: `linearize` folds what follows
   from constants before it writes (``eye``);
-- writes through a boolean mask (``sign``), `aten::moveaxis.int` (``moveaxis``, ``unstack``,
-  ``vecdot``) and, on torch's first vmap, `aten::swapaxes` (``matrix_transpose``) have no
-  batching rule;
+- writes through a boolean mask (``sign``) and `aten::moveaxis.int` (``moveaxis``, ``unstack``,
+  ``vecdot``) have no batching rule;
+- on torch's first vmap, that of ``is_grads_batched=True``, `aten::swapaxes` (``matrix_transpose``),
+  `aten::concat` (``concat``, ``cumulative_sum``) and `aten::broadcast_to` have none;
 - ``argmax`` and ``argmin`` of the whole array with ``keepdims=True``, and `linalg.solve` of a
   vector, have a batching rule that is wrong;
 - `torch.take_along_dim` fixes every size of its arguments in an exported program
@@ -30,7 +31,11 @@ from twingrad.interop.xp.torch_linalg import matrix_transpose, vecdot
 __all__ = [
     "argmax",
     "argmin",
+    "broadcast_arrays",
+    "broadcast_to",
+    "concat",
     "count_nonzero",
+    "cumulative_sum",
     "eye",
     "linalg",
     "matrix_transpose",
@@ -68,6 +73,40 @@ def moveaxis(x: torch.Tensor, source: Any, destination: Any, /) -> torch.Tensor:
 def unstack(x: torch.Tensor, /, *, axis: int = 0) -> tuple[torch.Tensor, ...]:
     """The slices along an axis."""
     return torch.unbind(x, axis)
+
+
+def concat(
+    arrays: list[torch.Tensor] | tuple[torch.Tensor, ...], /, *, axis: int | None = 0
+) -> torch.Tensor:
+    """The arrays one after the other along an axis; None: all their entries in one row."""
+    if axis is None:
+        arrays, axis = [x.reshape(-1) for x in arrays], 0
+    return torch.cat(tuple(arrays), axis)
+
+
+def broadcast_to(x: torch.Tensor, /, shape: tuple[int, ...]) -> torch.Tensor:
+    """The array at a shape that it broadcasts to."""
+    return x.expand(tuple(shape))
+
+
+def broadcast_arrays(*arrays: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    """The arrays at the shape that all of them broadcast to."""
+    shape = torch.broadcast_shapes(*[x.shape for x in arrays])
+    return tuple([x.expand(shape) for x in arrays])
+
+
+def cumulative_sum(
+    x: torch.Tensor, /, *, axis: int | None = None, dtype: Any = None, include_initial: bool = False
+) -> torch.Tensor:
+    """The running sums along an axis, after a 0 where that is included."""
+    if axis is None:  # as the standard has it: of one axis
+        if x.dim() != 1:
+            raise ValueError("cumulative_sum: axis must be given for an array of several axes")
+        axis = 0
+    found = torch.cumsum(x, axis, dtype=dtype)
+    if not include_initial:
+        return found
+    return torch.cat((torch.zeros_like(found.sum(axis, keepdim=True)), found), axis)
 
 
 def argmax(x: torch.Tensor, /, *, axis: int | None = None, keepdims: bool = False) -> torch.Tensor:

@@ -37,6 +37,28 @@ def test_the_readme_shows_the_table_of_the_record():
     ), "run `make conformance`"
 
 
+def test_the_tables_say_which_lines_a_kind_of_op_does_not_have():
+    """Shipped ops in one table, one op of each other kind in the next."""
+    shipped, kinds = [row for row in ROWS if not row.kind], [row for row in ROWS if row.kind]
+    cells = {
+        line: {
+            side: {row.name: "no" if (line, side) in row.limits else "yes" for row in ROWS}
+            for side in SIDES
+        }
+        for line in LINES
+    }
+    table = conformance.render(Record(cells), shipped, kinds)
+    assert f"| {len(shipped)} of " not in table and f" of {len(shipped)} ops (" in table
+    for row in kinds:
+        (text,) = [text for text in table.splitlines() if f"`{row.name}`" in text]
+        refused = [line for line in LINES if (line, "JAX") in row.limits]
+        want = f"all lines but {', '.join(refused)} (" if refused else "all lines |"
+        assert row.kind in text and want in text.rpartition(" | ")[2]
+    cells["vmap"]["JAX"].pop(kinds[0].name)
+    with pytest.raises(AssertionError, match="not run"):
+        conformance.render(Record(cells), shipped, kinds)
+
+
 @pytest.mark.parametrize("verdict", ["no", "not run", "fails"])
 def test_one_bad_test_of_a_cell_is_enough(verdict):
     record = Record()

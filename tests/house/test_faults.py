@@ -9,7 +9,8 @@ import importlib
 
 import pytest
 
-from tests.faults import BY_NAME, FAULTS, copy
+from tests.copies import copy
+from tests.faults import BY_NAME, FAULTS
 from tests.suite import PROPERTIES, with_op
 
 EVERY = [(fault, name) for fault in FAULTS for name in fault.caught_by]

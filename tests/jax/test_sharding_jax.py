@@ -106,7 +106,7 @@ def run_rows(path, names=None):
     mesh, found = jax.make_mesh((2,), ("d",)), {}
 
     def shifted(f):
-        return lambda w, ct, x: jax.numpy.sum(ct * f(x[0] + w, *x[1:]))
+        return lambda w, ct, x: side_jax.inner(ct, f(x[0] + w, *x[1:]))
 
     def mapped(f, specs, check):
         total = jax.shard_map(

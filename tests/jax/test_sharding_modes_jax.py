@@ -53,7 +53,7 @@ def program(f, mesh, specs, check=True, names=None):
     from jax.sharding import PartitionSpec as P
 
     def loss(ct):
-        return lambda w, x: jax.numpy.sum(ct * f(x[0] + w, *x[1:]))
+        return lambda w, x: side_jax.inner(ct, f(x[0] + w, *x[1:]))
 
     def body(w, ct, x):
         every = modes(loss(ct))

@@ -49,7 +49,7 @@ def test_the_value_is_within_its_bound_in_ulps_at_random_inputs(side, row, recor
     assert worst <= row.ulps[side]
 
 
-@pytest.mark.parametrize("row", HARD, ids=lambda row: row.name)
+@pytest.mark.parametrize("row", [row for row in HARD if not row.kind], ids=lambda row: row.name)
 @each_side
 def test_an_impossible_interval_gives_nan_or_the_limit(side, row):
     """lower = upper is the limit, -inf for a log mass; lower > upper is NaN."""

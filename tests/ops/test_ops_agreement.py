@@ -23,13 +23,15 @@ def test_frameworks_agree(framework, row, dtype, record_property):
     inputs = row.inputs((SAMPLES,), seed=3, dtype=dtype)
     f = numpy_function(row.op)
     value = f(*inputs)
-    ct = random_like(value.shape, 7).astype(dtype)
-    tangents = [random_like(x.shape, 17 + i).astype(dtype) for i, x in enumerate(inputs)]
-    want = [value, *f.vjp(ct, *inputs)]
+    ct = random_like(value, 7).astype(value.dtype)
+    tangents = [random_like(x, 17 + i).astype(x.dtype) for i, x in enumerate(inputs)]
+    conj = np.conj if side.CONJUGATES else np.asarray
+    want = [value, *map(conj, f.vjp(conj(ct), *inputs))]
     if row.op.jvp is not None:
         want.append(f.jvp(tuple(tangents), *inputs))
     got = _results(side, row, inputs, ct, tangents)
-    assert all(side.dtype_of(x) == dtype for x in got)
+    *own, result = row.dtypes(dtype)
+    assert [side.dtype_of(x) for x in got] == [result, *own, result]
     pairs = [(side.numpy(g), w) for g, w in zip(got, want, strict=False)]
     worst = max(ulps(g, w, least=float(np.max(np.abs(w)))) for g, w in pairs)
     record_property("difference in ulps", worst)

@@ -15,7 +15,7 @@ import numpy as np  # noqa: E402
 
 from tests import side_jax  # noqa: E402
 from tests.closeness import assert_close  # noqa: E402
-from tests.faults import scaled  # noqa: E402
+from tests.copies import scaled  # noqa: E402
 from tests.properties import Setting  # noqa: E402
 from tests.references.expected import Expected  # noqa: E402
 from tests.suite import each_row, line  # noqa: E402
@@ -118,14 +118,14 @@ def test_without_x64_everything_is_float32(row):
         x = tuple(jnp.asarray(v) for v in raw)
         value, pull = side_jax.once(lambda x: jax.vjp(f, *x))(x)
         found = side_jax.once(lambda pull: pull(jnp.ones_like(value)))(pull)
-        assert jax.eval_shape(f, *raw).dtype == jnp.float32  # NumPy's float64 is taken, too
+        result = jax.eval_shape(f, *raw).dtype  # NumPy's float64 is taken, too
     finally:
         jax.config.update("jax_enable_x64", True)
-    assert value.dtype == jnp.float32
-    expected = Expected(row, [np.asarray(v, np.float64) for v in x])
+    assert [*(g.dtype for g in found), value.dtype] == row.dtypes("float32")
+    assert result == value.dtype
+    expected = Expected(row, [np.asarray(side_jax.cast(v, "float64")) for v in x])
     assert_close(value, expected.value(), "value", rtol=2e-5, floor=1.0)
     for g, want in zip(found, expected.pull(np.ones(value.shape)), strict=True):
-        assert g.dtype == jnp.float32
         assert_close(g, want, "gradient", rtol=2e-5, floor=1.0)
 
 

@@ -9,7 +9,7 @@ import pytest
 pytest.importorskip("jax")
 
 from tests import properties, properties_batch, side_jax  # noqa: E402
-from tests.faults import scaled  # noqa: E402
+from tests.copies import factor_of, scaled  # noqa: E402
 from tests.op_table import ROWS  # noqa: E402
 from tests.suite import each_row, line, with_op  # noqa: E402
 
@@ -26,7 +26,8 @@ MODES = {
 @pytest.mark.parametrize("mode", MODES)
 @each_row
 def test_the_rule_runs(row, mode):
-    MODES[mode](side_jax, with_op(row, scaled(row.op, FACTOR)), scale=FACTOR)
+    scale = factor_of(row.op, FACTOR, mode)
+    MODES[mode](side_jax, with_op(row, scaled(row.op, FACTOR)), scale=scale)
 
 
 @pytest.mark.parametrize("kind", ["vjp", "jvp"])
@@ -43,4 +44,5 @@ def test_one_rule_serves_both_modes(mode, kind):
 @each_row
 def test_the_rule_runs_when_jitted(row, what):
     faulty = with_op(row, scaled(row.op, FACTOR))
-    properties_batch.check_compiled(side_jax, faulty, what, side_jax.compiler(), scale=FACTOR)
+    scale = factor_of(row.op, FACTOR, what)
+    properties_batch.check_compiled(side_jax, faulty, what, side_jax.compiler(), scale=scale)

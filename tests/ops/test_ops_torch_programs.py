@@ -13,7 +13,7 @@ import torch.utils.checkpoint
 
 from tests import side_torch
 from tests.closeness import assert_close
-from tests.faults import scaled
+from tests.copies import scaled
 from tests.properties import Setting
 from tests.suite import each_row, line
 
@@ -124,7 +124,8 @@ def test_memory_is_freed_when_the_graph_is_dropped(row, order):
         leaves = [x.requires_grad_() for x in Setting(side_torch, row, (2,)).x]
         inner = [x * 1 for x in leaves]
         out = f(*inner)
-        found = torch.autograd.grad(out.sum(), inner, create_graph=order == 2)
+        ct = torch.ones_like(out)
+        found = torch.autograd.grad(out, inner, ct, create_graph=order == 2)
         kept = [weakref.ref(x) for x in (*inner, out, *found)]
         del inner, out, found
         assert [x for x in kept if x() is not None] == []
@@ -141,7 +142,7 @@ def test_double_backward_can_be_repeated(row):
     for _ in range(2):
         out = side_torch.function(row.op)(*leaves)
         first = torch.autograd.grad(out, leaves, setting.ct, create_graph=True)
-        total = sum((t * g).sum() for t, g in zip(setting.t, first, strict=True))
+        total = sum(side_torch.inner(t, g) for t, g in zip(setting.t, first, strict=True))
         for _ in range(2):
             found.append(torch.autograd.grad(total, leaves, retain_graph=True, allow_unused=True))
     want = setting.expected.pull_second(setting.raw_ct, setting.raw_t)

@@ -7,7 +7,7 @@ derivative itself, so a factor of 100 in the result shows that the rule ran.
 import pytest
 
 from tests import properties, properties_batch, side_torch
-from tests.faults import scaled
+from tests.copies import factor_of, scaled
 from tests.op_table import ROWS
 from tests.suite import each_row, line, with_op
 
@@ -24,7 +24,8 @@ MODES = {
 @pytest.mark.parametrize("mode", MODES)
 @each_row
 def test_the_rule_runs(row, mode):
-    MODES[mode](side_torch, with_op(row, scaled(row.op, FACTOR)), scale=FACTOR)
+    scale = factor_of(row.op, FACTOR, mode)
+    MODES[mode](side_torch, with_op(row, scaled(row.op, FACTOR)), scale=scale)
 
 
 @pytest.mark.parametrize("kind", ["vjp", "jvp"])
@@ -44,4 +45,5 @@ def test_the_rule_runs_when_compiled(row, what):
     """Dynamo is where a rule is dropped; the graph then runs as it is."""
     faulty = with_op(row, scaled(row.op, FACTOR))
     compiler = side_torch.compiler("eager")
-    properties_batch.check_compiled(side_torch, faulty, what, compiler, scale=FACTOR)
+    scale = factor_of(row.op, FACTOR, what)
+    properties_batch.check_compiled(side_torch, faulty, what, compiler, scale=scale)

@@ -12,10 +12,16 @@ DIGITS = 40  # enough at moderate inputs
 
 
 class Expected:
-    """The value and the derivatives of a row's op at these inputs (NumPy arrays)."""
+    """The value and the derivatives of a row's op at these inputs (NumPy arrays).
 
-    def __init__(self, row, inputs):
-        self.shapes = [x.shape for x in inputs]
+    Gradients are plain transposes, as in JAX; `conjugate`: as torch defines them, so that
+    both ends of the transposition are conjugated.  Those of real inputs are real parts.
+    """
+
+    def __init__(self, row, inputs, conjugate=False):
+        self.shapes, self.complex_inputs = [x.shape for x in inputs], row.complex_inputs
+        self.dtype = row.dtypes("float64")[-1]
+        self.conjugate = np.conj if conjugate else lambda x: x
         cores, (out,) = row.cores, row.op.signature.outputs[: row.op.visible]
         split = [x.ndim - len(core) for x, core in zip(inputs, cores, strict=True)]
         heads = [x.shape[:n] for x, n in zip(inputs, split, strict=True)]
@@ -38,17 +44,21 @@ class Expected:
         return self._stack(0, (self.n_out,)).reshape(self.batch + self.core_out)
 
     def jacobians(self):
-        """Of one unbatched call: for each argument, output shape + input shape."""
-        parts = self._split(self.samples[0][1])
-        return [
-            part.reshape(self.core_out + core) for part, core in zip(parts, self.cores, strict=True)
-        ]
+        """Of one unbatched call: for each argument, output shape + input shape.
+
+        Real and imaginary parts are one more axis of size 2, at the end of either shape.
+        """
+        first = self._in_parts()[1]
+        pairs = [(2,) if c else () for c in self.complex_inputs]
+        shapes = [(*core, *pair) for core, pair in zip(self.cores, pairs, strict=True)]
+        out = self.core_out if len(first) == self.n_out else (*self.core_out, 2)
+        parts = np.split(first, np.cumsum([int(np.prod(s)) for s in shapes])[:-1], axis=-1)
+        return [part.reshape(out + shape) for part, shape in zip(parts, shapes, strict=True)]
 
     def pull(self, ct):
         """The gradients for a cotangent of the output's shape."""
-        seeds = np.asarray(ct, np.float64).reshape(len(self.samples), self.n_out)
         first = self._stack(1, (self.n_out, self.n_in))
-        return self._gather(np.einsum("so,soi->si", seeds, first))
+        return self._gather(np.einsum("so,soi->si", self._seeds(ct), first))
 
     def push(self, tangents):
         """The tangent of the output."""
@@ -58,17 +68,38 @@ class Expected:
 
     def pull_second(self, ct, tangents):
         """The derivative of `pull(ct)` along the tangents."""
-        seeds = np.asarray(ct, np.float64).reshape(len(self.samples), self.n_out)
         second = self._stack(2, (self.n_out, self.n_in, self.n_in))
-        found = np.einsum("so,soij,sj->si", seeds, second, self._flat(tangents))
+        found = np.einsum("so,soij,sj->si", self._seeds(ct), second, self._flat(tangents))
         return self._gather(found)
 
     def hessian(self, ct):
-        """Of sum(ct * f) in all inputs of one unbatched call, as one matrix."""
-        return np.tensordot(np.ravel(ct), self.samples[0][2], 1)
+        """Of the real part of sum(ct * f) in all inputs of one unbatched call, as one matrix.
+
+        `conjugate`: of sum(conj(ct) * f).  Real and imaginary parts are inputs by themselves.
+        """
+        second = self._in_parts()[2]
+        seeds = self._seeds(ct)[0].conj()
+        pairs = [seeds.real, seeds.imag] if len(second) > self.n_out else [seeds.real]
+        return np.tensordot(np.stack(pairs, -1).ravel(), second, 1)
+
+    def _seeds(self, ct):
+        return self.conjugate(np.asarray(ct)).reshape(len(self.samples), self.n_out)
+
+    def _in_parts(self):
+        sizes = [int(np.prod(core)) for core in self.cores]
+        return truth.in_parts(self._first_sample(), np.repeat(self.complex_inputs, sizes))
+
+    def _first_sample(self):
+        value, first, second = self.samples[0]
+        return (
+            value.ravel(),
+            first.reshape(self.n_out, -1),
+            second.reshape(self.n_out, self.n_in, -1),
+        )
 
     def _stack(self, order, shape):
-        return np.array([s[order] for s in self.samples]).reshape(len(self.samples), *shape)
+        found = np.array([s[order] for s in self.samples], self.dtype)
+        return found.reshape(len(self.samples), *shape)
 
     def _split(self, flat):
         sizes = [int(np.prod(core)) for core in self.cores]
@@ -87,7 +118,11 @@ class Expected:
     def _gather(self, flat):
         """Per argument, at the argument's own shape: summed where it was broadcast."""
         found = []
-        for part, core, shape in zip(self._split(flat), self.cores, self.shapes, strict=True):
+        parts = (
+            self.conjugate(part) if c else part.real
+            for part, c in zip(self._split(flat), self.complex_inputs, strict=True)
+        )
+        for part, core, shape in zip(parts, self.cores, self.shapes, strict=True):
             part = part.reshape(self.batch + core)
             part = part.sum(tuple(range(part.ndim - len(shape))))
             axes = tuple(a for a, n in enumerate(shape) if n == 1 and part.shape[a] != 1)

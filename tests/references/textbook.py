@@ -52,6 +52,26 @@ def solve_sylvester(lib, A, B, C):
     return x.reshape(*x.shape[:-1], m, n)
 
 
+def transfer(lib, frequencies, pole, residue):
+    return residue[..., None] / (1j * frequencies - pole[..., None])
+
+
+def convolve(lib, x, y):
+    n, m = x.shape[-1], y.shape[-1]
+    terms = [
+        [x[..., i] * y[..., k - i] for i in range(n) if 0 <= k - i < m] for k in range(n + m - 1)
+    ]
+    return lib.stack([sum(row) for row in terms], -1)
+
+
+def integrals(lib, x, times=2):
+    rows, found = [x[..., i] for i in range(x.shape[-1])], []
+    for _ in range(times):
+        rows = [sum(rows[: i + 1]) for i in range(len(rows))]
+        found += rows
+    return lib.stack(found, -1)
+
+
 def _places(shape):
     return [(i, j) for i in range(shape[-2]) for j in range(shape[-1])]
 

@@ -94,6 +94,48 @@ def solve_sylvester(A, B, C):
     return [value[i : i + n] for i in range(0, len(value), n)], first, second
 
 
+def transfer(frequencies, pole, residue):
+    n = len(frequencies)
+    value, first, second = [], [], []
+    for i, w in enumerate(frequencies):
+        d = 1 / (1j * w - pole)
+        at, slopes = (i, n, n + 1), (-1j, 1)  # of -1/d in the frequency, and in the pole
+        row, square = [mp.mpc(0)] * (n + 2), [[mp.mpc(0)] * (n + 2) for _ in range(n + 2)]
+        row[n + 1] = d
+        for j, a in zip(at, slopes, strict=False):
+            row[j] = residue * a * d**2
+            square[j][n + 1] = square[n + 1][j] = a * d**2
+            for k, b in zip(at, slopes, strict=False):
+                square[j][k] = 2 * residue * a * b * d**3
+        value.append(residue * d)
+        first.append(row)
+        second.append(square)
+    return value, first, second
+
+
+def convolve(x, y):
+    n, m = len(x), len(y)
+    value = [mp.fsum(x[i] * y[k - i] for i in range(n) if 0 <= k - i < m) for k in range(n + m - 1)]
+    first = [[mp.mpf(0)] * (n + m) for _ in value]
+    second = [[[mp.mpf(0)] * (n + m) for _ in range(n + m)] for _ in value]
+    for i in range(n):
+        for j in range(m):
+            first[i + j][i], first[i + j][n + j] = y[j], x[i]
+            second[i + j][i][n + j] = second[i + j][n + j][i] = mp.mpf(1)
+    return value, first, second
+
+
+def integrals(x, times=2):
+    n = len(x)
+    rows = [[mp.mpf(i == j) for j in range(n)] for i in range(n)]
+    first = []
+    for _ in range(times):
+        rows = [[mp.fsum(row[j] for row in rows[: i + 1]) for j in range(n)] for i in range(n)]
+        first += rows
+    value = [mp.fdot(row, x) for row in first]
+    return value, first, [[[mp.mpf(0)] * n for _ in x] for _ in first]
+
+
 def _linear_equations(positions, parameters, c):
     """x with K x = c and its derivatives in (p, c), where K = sum_k p_k E_k: see `linear`.
 
@@ -171,22 +213,46 @@ def _interval(mean, scale, lower, upper):
 
 
 def _exact(x):
-    return [_exact(v) for v in x] if np.ndim(x) else mp.mpf(float(x))
+    if np.ndim(x):
+        return [_exact(v) for v in x]
+    return mp.mpc(complex(x)) if np.iscomplexobj(x) else mp.mpf(float(x))
 
 
 def evaluate(function, inputs, digits):
-    """(value, first, second) as float64 arrays, rounded from the exact ones."""
-    key = tuple((np.shape(x), np.asarray(x, np.float64).tobytes()) for x in inputs)
+    """(value, first, second) in double precision, rounded from the exact ones.
+
+    A function of complex numbers has complex derivatives: it is holomorphic in each argument.
+    """
+    arrays = [np.asarray(x, np.complex128 if np.iscomplexobj(x) else np.float64) for x in inputs]
+    key = tuple((x.shape, x.dtype, x.tobytes()) for x in arrays)
     return _evaluate(function, key, digits)
 
 
 @functools.cache
 def _evaluate(function, key, digits):
-    arrays = [np.frombuffer(data).reshape(shape) for shape, data in key]
+    arrays = [np.frombuffer(data, dtype).reshape(shape) for shape, dtype, data in key]
     with mp.workdps(digits):
         found = function(*map(_exact, arrays))
-        return tuple(np.array(_rounded(part), np.float64) for part in found)
+        return tuple(np.array(_rounded(part)) for part in found)
 
 
 def _rounded(x):
-    return [_rounded(v) for v in x] if isinstance(x, list) else float(x)
+    if isinstance(x, list):
+        return [_rounded(v) for v in x]
+    return complex(x) if isinstance(x, mp.mpc) else float(x)
+
+
+def in_parts(found, complex_inputs):
+    """(value, first, second), flat, in the real and imaginary parts of all that is complex.
+
+    `complex_inputs` says it of each entry of the inputs in one row.
+    """
+    value, first, second = found
+    columns = [part for c in complex_inputs for part in ((1, 1j) if c else (1,))]
+    entries = [i for i, c in enumerate(complex_inputs) for _ in range(1 + bool(c))]
+    first = first[:, entries] * columns
+    second = second[:, entries][:, :, entries] * np.outer(columns, columns)
+    if not np.iscomplexobj(value):
+        return value, first.real, second.real
+    parts = (np.stack([part.real, part.imag], 1) for part in (value, first, second))
+    return tuple(part.reshape(-1, *part.shape[2:]) for part in parts)

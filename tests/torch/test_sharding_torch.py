@@ -29,7 +29,7 @@ class Shifted(torch.nn.Module):
     def __init__(self, row):
         super().__init__()
         self.f = side_torch.function(row.op)
-        zeros = (torch.zeros(core, dtype=torch.float64) for core in row.cores)
+        zeros = (side_torch.array(np.zeros_like(x)) for x in row.inputs())
         self.shifts = torch.nn.ParameterList(map(torch.nn.Parameter, zeros))
 
     def forward(self, *x):
@@ -41,7 +41,7 @@ def data_parallel(row, rank):
     setting, model = Setting(side_torch, row, (BATCH,)), Shifted(row)
     mine = [x.chunk(PROCESSES)[rank] for x in (setting.ct, *setting.x)]
     parallel = torch.nn.parallel.DistributedDataParallel(model)
-    torch.sum(mine[0] * parallel(*mine[1:])).backward()
+    side_torch.inner(mine[0], parallel(*mine[1:])).backward()
     return [PROCESSES * shift.grad.numpy() for shift in model.shifts]
 
 
@@ -74,10 +74,11 @@ def second_order(row, place, held):
         first = torch.autograd.grad(
             f(*leaves), leaves, place(setting.ct, (BATCH,)), create_graph=True
         )
-        loss = sum(
-            (g * place(t, b)).sum() for g, t, b in zip(first, setting.t, batches, strict=True)
-        )
-        return torch.autograd.grad(loss, leaves)
+        tangents = (place(t, b) for t, b in zip(setting.t, batches, strict=True))
+        # of a complex number its real part, which torch cannot take of a DTensor of rank 0
+        terms = [(t.conj() * g).sum() for t, g in zip(tangents, first, strict=True)]
+        seeds = list(map(torch.ones_like, terms))
+        return torch.autograd.grad(terms, leaves, seeds, materialize_grads=True)
 
 
 def sharded_again(row, mesh):

@@ -81,12 +81,19 @@ CALLS = {
     "take_along_axis of the largest": lambda xp, x: xp.take_along_axis(
         x, xp.argmax(x, axis=-1, keepdims=True), axis=-1
     ),
+    "concat": lambda xp, x: xp.concat([x, xp.ones_like(x[:, :1]), 2 * x], axis=-1),
+    "concat of all": lambda xp, x: xp.concat((x, x[0] ** 2), axis=None),
+    "broadcast_to": lambda xp, x: xp.broadcast_to(x[:, None, :1], (2, 3, 1, 4)),
+    "broadcast_arrays": lambda xp, x: xp.broadcast_arrays(x, x[0, :, None])[1],
     # for comparison: array-api-compat's own are right
     "round": lambda xp, x: xp.round(x * (1 + 1j)) * xp.real(x),
     "diff": lambda xp, x: xp.diff(x, prepend=x[:, :1], append=x[:, :1]),
     "sum of integers": lambda xp, x: xp.sum(xp.astype(x, xp.int32), axis=-1),
     "prod, two axes": lambda xp, x: xp.prod(x, axis=(0, 1), keepdims=True),
     "cumulative_sum": lambda xp, x: xp.cumulative_sum(x, axis=-1, include_initial=True),
+    "cumulative_sum of none": lambda xp, x: xp.cumulative_sum(
+        x[:, :0], axis=1, include_initial=True
+    ),
     "trace": lambda xp, x: xp.linalg.trace(x, offset=1),
     "take": lambda xp, x: xp.take(x, xp.asarray([2, 0, -1]), axis=-1),
     "clip": lambda xp, x: xp.clip(x, xp.zeros_like(x), 2.0),
@@ -136,6 +143,14 @@ def test_values_are_numpys_eager_and_under_vmap(name):
     f = CALLS[name]
     _same(f(xp, torch.from_numpy(X)), np.asarray(f(numpy_xp, X)))
     found = vmap(lambda x: f(xp, x))(torch.from_numpy(BATCH))
+    _same(found, np.stack([f(numpy_xp, x) for x in BATCH]))
+
+
+@pytest.mark.parametrize("name", [name for name in MOVING if not name.startswith("prod")])
+def test_values_are_numpys_on_torchs_first_vmap(name):
+    """A rule runs there on cotangents, for is_grads_batched=True and vectorize=True."""
+    f = CALLS[name]
+    found = torch._vmap_internals._vmap(lambda x: f(xp, x))(torch.from_numpy(BATCH))
     _same(found, np.stack([f(numpy_xp, x) for x in BATCH]))
 
 
