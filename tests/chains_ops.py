@@ -83,6 +83,6 @@ SMALL = [
     Small(sample_ops.host_energy()[0], (_BOX, _BOX), _energy, order=1, reverse_only=True),
 ]
 # each real one of the op table: those of few operations, and the mixtures
-_REAL = [row for row in ROWS if not any(row.complex_inputs)]
+_REAL = [row for row in ROWS if not any((*row.complex_inputs, row.complex_result))]
 LIGHT = [row for row in _REAL if len(row.boxes) <= 2]
 HEAVY = [row for row in _REAL if len(row.boxes) > 2]

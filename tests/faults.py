@@ -239,6 +239,9 @@ FAULTS = [
     Fault("the other convention", "transfer", edit_vjp(conjugated), VJP),
     Fault("jvp of the conjugate", "transfer", edit_jvp(conjugated), JVP),
     Fault("imaginary part lost", "transfer", edit_vjp(real_part), VJP),
+    Fault("not conjugated", "intensity", edit_vjp(conjugated), VJP),
+    Fault("jvp of the conjugate", "intensity", edit_jvp(conjugated), JVP),
+    Fault("the transform backwards", "spectrum", edit_vjp(reversed_axis), (*VJP, "transposition")),
     Fault("not the adjoint", "integrals", edit_vjp(reversed_axis), (*VJP, "transposition")),
     Fault(
         "summed over the batch",

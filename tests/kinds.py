@@ -3,6 +3,8 @@
 Each is at the top of this module, under its own name: so it can be pickled.
 """
 
+import cmath
+
 import numpy as np
 
 from twingrad.interop import define, from_linear
@@ -64,6 +66,45 @@ def _(xp, tangents, out, frequencies, pole, residue):
     d = 1 / (1j * frequencies - pole[..., None])
     moved = residue[..., None] * d * (p_dot[..., None] - 1j * w_dot)
     return d * (r_dot[..., None] + moved)
+
+
+@define("(n)->(n//2+1)", dtypes="complex", linear="x")
+def spectrum(xp, x):
+    """The first half of the Fourier transform of real numbers."""
+    n = x.shape[-1]
+    rows = [sum(_turn(j * k, n) * x[..., j] for j in range(n)) for k in range(n // 2 + 1)]
+    return xp.stack(rows, axis=-1)
+
+
+@spectrum.def_vjp
+def _(xp, ct, out, x):
+    n = x.shape[-1]
+    rows = [sum(_turn(j * k, n) * ct[..., k] for k in range(n // 2 + 1)) for j in range(n)]
+    return xp.real(xp.stack(rows, axis=-1))
+
+
+def _turn(k, n):
+    return cmath.exp(-2j * cmath.pi * (k % n) / n)
+
+
+@define("(),(n)->(n)", dtypes="real")
+def intensity(xp, gain, field):
+    """I_k = g |E_k|^2, real for a complex field E."""
+    return gain[..., None] * (xp.real(field) ** 2 + xp.imag(field) ** 2)
+
+
+# dI = |E|^2 dg + 2 g Re(conj(E) dE), whose plain transpose is ct -> (.., 2 g ct conj(E))
+@intensity.def_vjp
+def _(xp, ct, out, gain, field):
+    slope = 2 * gain[..., None] * xp.conj(field)
+    return xp.sum(ct * (xp.real(field) ** 2 + xp.imag(field) ** 2), axis=-1), ct * slope
+
+
+@intensity.def_jvp
+def _(xp, tangents, out, gain, field):
+    g_dot, moved = tangents
+    rest = 2 * gain[..., None] * xp.real(xp.conj(field) * moved)
+    return g_dot[..., None] * (xp.real(field) ** 2 + xp.imag(field) ** 2) + rest
 
 
 def _running_sums(x, *, times=2):

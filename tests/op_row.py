@@ -1,12 +1,12 @@
 """What the suite must know of an op: `Row`, and the limits of kinds of op."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from tests.references import linear
+from tests.references import linear, truth
 from twingrad.interop import ExportError, MissingRuleError, Op, TwingradError
 from twingrad.interop.op.sizes import names_in, value_of
 
@@ -26,6 +26,8 @@ _AGREEMENT = {(side, dtype): 16.0 for side in ("torch", "jax") for dtype in ("fl
 
 # the complex dtype of a precision; there is none below float32
 COMPLEX = {"float64": "complex128"} | dict.fromkeys(("float32", "float16", "bfloat16"), "complex64")
+
+REAL = {"complex128": "float64", "complex64": "float32"}
 
 
 @dataclass(frozen=True)
@@ -54,6 +56,8 @@ class Row:
             it the op is a function of the others (see `tests.fixed`), and so are the boxes,
             names, cores and inputs of the row, and its references.
         truth: the mpmath closed form, see `tests.references.truth`.
+        in_parts: the truth is that of real and imaginary parts, one after the other; else it is
+            holomorphic in each complex argument.
         hard: name -> inputs at which accuracy is promised.
         digits: of the mpmath arithmetic at the hard inputs: more than the logarithm cancels.
         order: how many derivatives are known; one more raises MissingRuleError.
@@ -74,6 +78,7 @@ class Row:
     textbook: Callable[..., Any]
     truth: Callable[..., Any]
     fixed: dict[str, np.ndarray] = field(default_factory=dict)
+    in_parts: bool = False
     hard: dict[str, tuple[Any, ...]] = field(default_factory=dict)
     digits: int = 400
     order: int = 99
@@ -111,11 +116,24 @@ class Row:
     def complex_inputs(self) -> tuple[bool, ...]:
         return tuple(np.iscomplexobj(np.asarray(box)) for box in self.boxes)
 
+    @property
+    def complex_result(self) -> bool:
+        declared = self.op.dtypes[0]
+        return any(self.complex_inputs) if declared is None else declared == "complex"
+
     def dtypes(self, precision: str) -> list[str]:
         """The dtype of each argument and, last, of the result."""
-        found = self.complex_inputs
-        result = any(found) or self.op.dtypes[0] == "complex"
-        return [COMPLEX[precision] if c else precision for c in (*found, result)]
+        own = [COMPLEX[precision] if c else precision for c in self.complex_inputs]
+        # there is no complex number of less than float32
+        real = REAL[COMPLEX[precision]] if any(self.complex_inputs) else precision
+        return [*own, COMPLEX[precision] if self.complex_result else real]
+
+    def exact(self, inputs: Sequence[np.ndarray], digits: int) -> tuple[np.ndarray, ...]:
+        """(value, first, second) of one sample, flat, in the parts of all that is complex."""
+        found = truth.evaluate(self.truth, inputs, digits)
+        if self.in_parts:
+            return found
+        return truth.in_parts(found, np.repeat(self.complex_inputs, [x.size for x in inputs]))
 
     def inputs(
         self, batch: Any = (), seed: int = 0, dtype: str = "float64"

@@ -8,6 +8,7 @@ A rule runs under vmap, forward mode, `torch.func.linearize` and compilers.  The
   ``vecdot``) have no batching rule;
 - on torch's first vmap, that of ``is_grads_batched=True``, `aten::swapaxes` (``matrix_transpose``),
   `aten::concat` (``concat``, ``cumulative_sum``) and `aten::broadcast_to` have none;
+- for `aten::_conj_physical` (``conj``, ``vecdot``) vmap loops over the samples;
 - ``argmax`` and ``argmin`` of the whole array with ``keepdims=True``, and `linalg.solve` of a
   vector, have a batching rule that is wrong;
 - `torch.take_along_dim` fixes every size of its arguments in an exported program
@@ -26,7 +27,7 @@ import torch
 from array_api_compat.torch import *  # pyright: ignore[reportWildcardImportFromLibrary]
 
 from twingrad.interop.xp import torch_linalg as linalg
-from twingrad.interop.xp.torch_linalg import matrix_transpose, vecdot
+from twingrad.interop.xp.torch_linalg import conj, matrix_transpose, vecdot
 
 __all__ = [
     "argmax",
@@ -34,6 +35,7 @@ __all__ = [
     "broadcast_arrays",
     "broadcast_to",
     "concat",
+    "conj",
     "count_nonzero",
     "cumulative_sum",
     "eye",

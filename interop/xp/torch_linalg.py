@@ -35,6 +35,11 @@ def solve(  # type: ignore[no-redef]
     return found
 
 
+def conj(x: torch.Tensor, /) -> torch.Tensor:
+    """The complex conjugate."""
+    return torch.complex(torch.real(x), -torch.imag(x)) if x.is_complex() else x
+
+
 def vecdot(  # type: ignore[no-redef]
     x1: torch.Tensor, x2: torch.Tensor, /, *, axis: int = -1
 ) -> torch.Tensor:
@@ -44,8 +49,7 @@ def vecdot(  # type: ignore[no-redef]
     dtype = compat.result_type(x1, x2)
     x1 = torch.movedim(x1.to(dtype), axis, -1)
     x2 = torch.movedim(x2.to(dtype), axis, -1)
-    x1 = torch.conj_physical(x1) if x1.is_complex() else x1
-    return (x1[..., None, :] @ x2[..., :, None])[..., 0, 0]
+    return (conj(x1)[..., None, :] @ x2[..., :, None])[..., 0, 0]
 
 
 def vector_norm(  # type: ignore[no-redef]

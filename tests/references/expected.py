@@ -2,11 +2,12 @@
 
 The derivatives of each sample come from `truth`; broadcasting, products with cotangents and
 tangents, and the sums that undo broadcasting are done here, apart from every framework.
+In between everything complex is in pairs of real numbers, as in `tests.pairs`.
 """
 
 import numpy as np
 
-from tests.references import truth
+from tests.pairs import NUMPY, split, whole
 
 DIGITS = 40  # enough at moderate inputs
 
@@ -19,41 +20,29 @@ class Expected:
     """
 
     def __init__(self, row, inputs, conjugate=False):
-        self.shapes, self.complex_inputs = [x.shape for x in inputs], row.complex_inputs
-        self.dtype = row.dtypes("float64")[-1]
-        self.conjugate = np.conj if conjugate else lambda x: x
-        cores, (out,) = row.cores, row.op.signature.outputs[: row.op.visible]
-        split = [x.ndim - len(core) for x, core in zip(inputs, cores, strict=True)]
-        heads = [x.shape[:n] for x, n in zip(inputs, split, strict=True)]
-        self.batch = np.broadcast_shapes(*heads)
-        self.cores = cores
-        self.core_out = tuple(row.sizes[dim] for dim in out)
-        self.rank = len(self.core_out)
+        self.paired, self.paired_out = row.complex_inputs, row.complex_result
+        self.mirror = np.asarray if conjugate else np.conj
+        (out,) = row.op.signature.outputs[: row.op.visible]
+        self.core_out = _in_pairs([row.sizes[dim] for dim in out], self.paired_out)
+        self.cores = list(map(_in_pairs, row.cores, self.paired))
+        self.shapes = list(map(_in_pairs, [x.shape for x in inputs], self.paired))
+        given = list(zip(inputs, row.cores, strict=True))
+        self.batch = np.broadcast_shapes(*[x.shape[: x.ndim - len(core)] for x, core in given])
         count = int(np.prod(self.batch))
-        spread = [
-            np.broadcast_to(x, self.batch + core).reshape(count, *core)
-            for x, core in zip(inputs, cores, strict=True)
-        ]
-        self.samples = [
-            truth.evaluate(row.truth, [x[i] for x in spread], DIGITS) for i in range(count)
-        ]
-        self.n_in = sum(int(np.prod(core)) for core in cores)
+        spread = [np.broadcast_to(x, self.batch + c).reshape(count, *c) for x, c in given]
+        self.samples = [row.exact([x[i] for x in spread], DIGITS) for i in range(count)]
+        self.n_in = sum(int(np.prod(core)) for core in self.cores)
         self.n_out = int(np.prod(self.core_out))
 
     def value(self):
-        return self._stack(0, (self.n_out,)).reshape(self.batch + self.core_out)
+        return self._result(self._stack(0, (self.n_out,)))
 
     def jacobians(self):
-        """Of one unbatched call: for each argument, output shape + input shape.
-
-        Real and imaginary parts are one more axis of size 2, at the end of either shape.
-        """
-        first = self._in_parts()[1]
-        pairs = [(2,) if c else () for c in self.complex_inputs]
-        shapes = [(*core, *pair) for core, pair in zip(self.cores, pairs, strict=True)]
-        out = self.core_out if len(first) == self.n_out else (*self.core_out, 2)
-        parts = np.split(first, np.cumsum([int(np.prod(s)) for s in shapes])[:-1], axis=-1)
-        return [part.reshape(out + shape) for part, shape in zip(parts, shapes, strict=True)]
+        """Of one unbatched call: for each argument, output shape + input shape."""
+        parts = self._split(self.samples[0][1])
+        return [
+            part.reshape(self.core_out + core) for part, core in zip(parts, self.cores, strict=True)
+        ]
 
     def pull(self, ct):
         """The gradients for a cotangent of the output's shape."""
@@ -63,8 +52,7 @@ class Expected:
     def push(self, tangents):
         """The tangent of the output."""
         first = self._stack(1, (self.n_out, self.n_in))
-        found = np.einsum("soi,si->so", first, self._flat(tangents))
-        return found.reshape(self.batch + self.core_out)
+        return self._result(np.einsum("soi,si->so", first, self._flat(tangents)))
 
     def pull_second(self, ct, tangents):
         """The derivative of `pull(ct)` along the tangents."""
@@ -73,58 +61,44 @@ class Expected:
         return self._gather(found)
 
     def hessian(self, ct):
-        """Of the real part of sum(ct * f) in all inputs of one unbatched call, as one matrix.
-
-        `conjugate`: of sum(conj(ct) * f).  Real and imaginary parts are inputs by themselves.
-        """
-        second = self._in_parts()[2]
-        seeds = self._seeds(ct)[0].conj()
-        pairs = [seeds.real, seeds.imag] if len(second) > self.n_out else [seeds.real]
-        return np.tensordot(np.stack(pairs, -1).ravel(), second, 1)
-
-    def _seeds(self, ct):
-        return self.conjugate(np.asarray(ct)).reshape(len(self.samples), self.n_out)
-
-    def _in_parts(self):
-        sizes = [int(np.prod(core)) for core in self.cores]
-        return truth.in_parts(self._first_sample(), np.repeat(self.complex_inputs, sizes))
-
-    def _first_sample(self):
-        value, first, second = self.samples[0]
-        return (
-            value.ravel(),
-            first.reshape(self.n_out, -1),
-            second.reshape(self.n_out, self.n_in, -1),
-        )
+        """Of the function whose gradients are `pull(ct)`, of one unbatched call, as one matrix."""
+        return np.tensordot(self._seeds(ct)[0], self.samples[0][2], 1)
 
     def _stack(self, order, shape):
-        found = np.array([s[order] for s in self.samples], self.dtype)
-        return found.reshape(len(self.samples), *shape)
+        return np.array([s[order] for s in self.samples]).reshape(len(self.samples), *shape)
 
     def _split(self, flat):
         sizes = [int(np.prod(core)) for core in self.cores]
         return np.split(flat, np.cumsum(sizes)[:-1], axis=-1)
 
+    def _seeds(self, ct):
+        return _split(self.mirror(ct), self.paired_out).reshape(len(self.samples), self.n_out)
+
+    def _result(self, flat):
+        return whole(NUMPY, flat.reshape(self.batch + self.core_out), self.paired_out)
+
     def _flat(self, arrays):
-        count = len(self.samples)
-        spread = [
-            np.broadcast_to(x, self.batch + core).reshape(count, -1) if count else np.zeros((0, n))
-            for x, core, n in zip(
-                arrays, self.cores, [int(np.prod(c)) for c in self.cores], strict=True
-            )
-        ]
+        count, spread = len(self.samples), []
+        for x, core, paired in zip(arrays, self.cores, self.paired, strict=True):
+            x = np.broadcast_to(_split(x, paired), self.batch + core)
+            spread.append(x.reshape(count, int(np.prod(core))))
         return np.concatenate(spread, axis=1)
 
     def _gather(self, flat):
         """Per argument, at the argument's own shape: summed where it was broadcast."""
         found = []
-        parts = (
-            self.conjugate(part) if c else part.real
-            for part, c in zip(self._split(flat), self.complex_inputs, strict=True)
-        )
-        for part, core, shape in zip(parts, self.cores, self.shapes, strict=True):
+        each = zip(self._split(flat), self.cores, self.shapes, self.paired, strict=True)
+        for part, core, shape, paired in each:
             part = part.reshape(self.batch + core)
             part = part.sum(tuple(range(part.ndim - len(shape))))
             axes = tuple(a for a, n in enumerate(shape) if n == 1 and part.shape[a] != 1)
-            found.append(part.sum(axes, keepdims=True))
+            found.append(self.mirror(whole(NUMPY, part.sum(axes, keepdims=True), paired)))
         return found
+
+
+def _in_pairs(shape, paired):
+    return (*shape, 2) if paired else tuple(shape)
+
+
+def _split(x, paired):
+    return split(NUMPY, np.asarray(x, np.complex128 if paired else np.float64))

@@ -5,6 +5,8 @@ log, exp, erf, sum(x, axis), stack(arrays, axis) and solve(matrix, b) of one fra
 here uses the ops' own code.
 """
 
+import cmath
+
 from tests.references import linear
 
 SQRT_HALF = 0.7071067811865476
@@ -62,6 +64,16 @@ def convolve(lib, x, y):
         [x[..., i] * y[..., k - i] for i in range(n) if 0 <= k - i < m] for k in range(n + m - 1)
     ]
     return lib.stack([sum(row) for row in terms], -1)
+
+
+def spectrum(lib, x):
+    n = x.shape[-1]
+    turns = [[cmath.exp(-2j * cmath.pi * j * k / n) for j in range(n)] for k in range(n // 2 + 1)]
+    return lib.stack([sum(a * x[..., j] for j, a in enumerate(row)) for row in turns], -1)
+
+
+def intensity(lib, gain, field):
+    return gain[..., None] * (lib.real(field) ** 2 + lib.imag(field) ** 2)
 
 
 def integrals(lib, x, times=2):

@@ -125,6 +125,27 @@ def convolve(x, y):
     return value, first, second
 
 
+def spectrum(x):
+    n = len(x)
+    first = [[mp.expjpi(mp.mpf(-2 * j * k) / n) for j in range(n)] for k in range(n // 2 + 1)]
+    value = [mp.fdot(row, x) for row in first]
+    return value, first, [[[mp.mpc(0)] * n for _ in x] for _ in first]
+
+
+def intensity(gain, field):
+    """In the parts of the field."""
+    n, parts = len(field), [part for z in field for part in (z.real, z.imag)]
+    value = [gain * abs(z) ** 2 for z in field]
+    first = [[abs(z) ** 2] + [mp.mpf(0)] * 2 * n for z in field]
+    second = [[[mp.mpf(0)] * (2 * n + 1) for _ in range(2 * n + 1)] for _ in field]
+    for i, x in enumerate(parts):
+        first[i // 2][i + 1] = 2 * gain * x
+        rows = second[i // 2]
+        rows[0][i + 1] = rows[i + 1][0] = 2 * x
+        rows[i + 1][i + 1] = 2 * gain
+    return value, first, second
+
+
 def integrals(x, times=2):
     n = len(x)
     rows = [[mp.mpf(i == j) for j in range(n)] for i in range(n)]
@@ -219,10 +240,7 @@ def _exact(x):
 
 
 def evaluate(function, inputs, digits):
-    """(value, first, second) in double precision, rounded from the exact ones.
-
-    A function of complex numbers has complex derivatives: it is holomorphic in each argument.
-    """
+    """(value, first, second) in double precision, rounded from the exact ones."""
     arrays = [np.asarray(x, np.complex128 if np.iscomplexobj(x) else np.float64) for x in inputs]
     key = tuple((x.shape, x.dtype, x.tobytes()) for x in arrays)
     return _evaluate(function, key, digits)

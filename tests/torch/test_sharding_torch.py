@@ -75,8 +75,11 @@ def second_order(row, place, held):
             f(*leaves), leaves, place(setting.ct, (BATCH,)), create_graph=True
         )
         tangents = (place(t, b) for t, b in zip(setting.t, batches, strict=True))
-        # of a complex number its real part, which torch cannot take of a DTensor of rank 0
+        # of a complex number its real part, which torch cannot take of a DTensor without axes
         terms = [(t.conj() * g).sum() for t, g in zip(tangents, first, strict=True)]
+        terms = [term for term in terms if term.requires_grad]
+        if not terms:  # the gradient of a linear function
+            return [torch.zeros_like(x) for x in leaves]
         seeds = list(map(torch.ones_like, terms))
         return torch.autograd.grad(terms, leaves, seeds, materialize_grads=True)
 
