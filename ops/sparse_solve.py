@@ -15,7 +15,7 @@ from scipy.sparse import coo_array
 from scipy.sparse.linalg import splu
 
 from twingrad.interop import ArgumentError, Cache, OutOfRangeError, SingularError, define
-from twingrad.interop.host.cache import content
+from twingrad.interop.op.statics.constants import content
 
 FACTORS = Cache(128)  # of matrices; a batch with more of them is factorised again in its gradient
 

@@ -12,9 +12,8 @@ asks for the factorisation of the same numbers again, and finds it here by their
 
 from __future__ import annotations
 
-import hashlib
 from collections import OrderedDict
-from collections.abc import Callable, Hashable
+from collections.abc import Callable
 from concurrent.futures import Future
 from threading import Lock
 from typing import Any
@@ -23,6 +22,7 @@ import numpy as np
 
 from twingrad.interop.errors import ArgumentError
 from twingrad.interop.op.samples.forks import renew_after_fork
+from twingrad.interop.op.statics.constants import content
 
 
 class Cache:
@@ -101,14 +101,6 @@ class Cache:
                 self._kept[key] = value
             while len(self._kept) > self.size:
                 self._kept.popitem(last=False)
-
-
-def content(value: Any) -> Hashable:
-    """A key that is equal for arrays of the same dtype, shape and bytes, and only for those."""
-    if isinstance(value, np.ndarray):
-        digest = hashlib.blake2b(np.ascontiguousarray(value).data, digest_size=20).digest()
-        return value.dtype.str, value.shape, digest
-    return type(value), value
 
 
 def _unshared(value: Any) -> Any:

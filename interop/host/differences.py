@@ -39,6 +39,7 @@ def finite_difference(
     noise: float | None = None,
     third: float = 1.0,
     dtypes: Any = None,
+    constants: Any = (),
     host: Host | bool = True,
     name: str | None = None,
 ) -> Op:
@@ -64,6 +65,7 @@ def finite_difference(
         noise: the standard deviation of the error of one value; then h = cbrt(3 noise / third).
         third: a bound on the third derivative, for `noise`.
         dtypes: of the outputs, see `define`.
+        constants: as for `from_numpy`.
         host: see `Host`.
         name: the op's name in error messages; that of f if None.
 
@@ -74,7 +76,9 @@ def finite_difference(
 
     Reference: W. H. Press et al., Numerical Recipes (3rd ed. 2007), section 5.7, eq. 5.7.8.
     """
-    op = from_numpy(f, signature=signature, vjp=vjp, dtypes=dtypes, host=host, name=name)
+    op = from_numpy(
+        f, signature=signature, vjp=vjp, dtypes=dtypes, constants=constants, host=host, name=name
+    )
     if step is not None and noise is not None:
         raise ArgumentError(f"{op.label}: give a step or the noise it follows from, not both")
     steps = step if isinstance(step, Sequence) else [step] * len(op.names)
@@ -124,6 +128,7 @@ def complex_step(
     signature: str,
     argnums: Argnums | None = None,
     vjp: Function | None = None,
+    constants: Any = (),
     host: Host | bool = True,
     name: str | None = None,
 ) -> Op:
@@ -140,6 +145,7 @@ def complex_step(
         signature: gufunc notation.  Integer inputs are left as they are.
         argnums: as for `finite_difference`.
         vjp: as for `finite_difference`.
+        constants: as for `from_numpy`.
         host: see `Host`.
         name: the op's name in error messages; that of f if None.
 
@@ -150,7 +156,10 @@ def complex_step(
     Reference: W. Squire and G. Trapp (1998), "Using complex variables to estimate derivatives
     of real functions", SIAM Review 40, 110-112, eq. 3.
     """
-    op, h = from_numpy(f, signature=signature, vjp=vjp, host=host, name=name), 1e-100
+    op, h = (
+        from_numpy(f, signature=signature, vjp=vjp, constants=constants, host=host, name=name),
+        1e-100,
+    )
 
     def slopes(points: Points, directions: Array) -> Array:
         """The derivatives along directions of shape (P, B or 1, n): (P, B, m)."""

@@ -31,6 +31,7 @@ def spsa(
     step: float,
     directions: int = 1,
     dtypes: Any = None,
+    constants: Any = (),
     host: Host | bool = True,
     name: str | None = None,
 ) -> Op:
@@ -47,6 +48,7 @@ def spsa(
         step: c.  For values with a noise of standard deviation s the estimate's is s / (c sqrt 2).
         directions: how many are drawn for each sample.
         dtypes: of the outputs, see `define`.
+        constants: as for `from_numpy`.
         host: see `Host`.
         name: the op's name in error messages; that of f if None.
 
@@ -61,7 +63,9 @@ def spsa(
     def signs(rng: np.random.Generator, shape: tuple[int, int]) -> Array:
         return rng.choice([-1.0, 1.0], shape)
 
-    plain = from_numpy(f, signature=signature, dtypes=dtypes, host=host, name=name)
+    plain = from_numpy(
+        f, signature=signature, dtypes=dtypes, constants=constants, host=host, name=name
+    )
     return _along_random(plain, ("step", step), directions, signs)
 
 
@@ -73,6 +77,7 @@ def gaussian_smoothing(
     sigma: float,
     directions: int = 16,
     dtypes: Any = None,
+    constants: Any = (),
     host: Host | bool = True,
     name: str | None = None,
 ) -> Op:
@@ -89,6 +94,7 @@ def gaussian_smoothing(
         sigma: the width of the smoothing.
         directions: how many are drawn for each sample, at two values each.
         dtypes: of the outputs, see `define`.
+        constants: as for `from_numpy`.
         host: see `Host`.
         name: the op's name in error messages; that of f if None.
 
@@ -103,7 +109,9 @@ def gaussian_smoothing(
     def normal(rng: np.random.Generator, shape: tuple[int, int]) -> Array:
         return rng.standard_normal(shape)
 
-    plain = from_numpy(f, signature=signature, dtypes=dtypes, host=host, name=name)
+    plain = from_numpy(
+        f, signature=signature, dtypes=dtypes, constants=constants, host=host, name=name
+    )
     return _along_random(plain, ("sigma", sigma), directions, normal)
 
 
@@ -157,9 +165,10 @@ def _with_seed(plain: Op) -> Op:
         signature,
         name=plain.name,
         names=(*plain.names, "seed"),
-        statics=plain.statics,
+        statics={**plain.statics, **dict.fromkeys(plain.constants)},
         host=plain.host,
         dtypes=plain.dtypes,
+        constants=plain.constants,
     )
     op.__doc__, op.__module__ = plain.__doc__, plain.__module__
     return op

@@ -12,8 +12,7 @@ from twingrad.interop.errors import ArgumentError, SignatureError
 from twingrad.interop.host.jacobian import LastIsOut, Together, contract
 from twingrad.interop.op.definition import Op
 from twingrad.interop.op.pickling import remembered
-from twingrad.interop.op.rules.asked import asks
-from twingrad.interop.op.samples.host import Host, PlainFunction, as_host
+from twingrad.interop.op.samples.host import Host, PlainFunction, as_host, asks
 from twingrad.interop.op.signature import POSITIONAL, Signature
 
 Function = Callable[..., Any]
@@ -27,6 +26,7 @@ def from_numpy(
     vjp: Function | None = None,
     jvp: Function | None = None,
     dtypes: Any = None,
+    constants: Any = (),
     host: Host | bool = True,
     name: str | None = None,
 ) -> Op:
@@ -43,6 +43,8 @@ def from_numpy(
         jvp: ``jvp(tangents, *inputs)``, the tangent of the output; `out` and `needs` likewise.
         dtypes: of the outputs, see `define`: "complex" where f makes complex numbers of real
             ones, "real" the other way round, "int64" for indices and counts.
+        constants: arrays that are no arguments, such as a grid, see `define`: for f, and for
+            the rules that have a keyword-only parameter of that name.
         host: see `Host`.
         name: the op's name in error messages; that of f if None.
 
@@ -50,7 +52,7 @@ def from_numpy(
         SignatureError: the notation is wrong, or a function does not take what it promises.
         ArgumentError: something that is called is no function.
     """
-    op = make_op(f, Signature.parse(signature), host, name, dtypes)
+    op = make_op(f, Signature.parse(signature), host, name, dtypes, constants)
     for kind, rule in (("vjp", vjp), ("jvp", jvp)):
         if rule is not None:
             check_count(op, kind, rule, 1 + len(op.names), ("needs", "out"))
@@ -67,6 +69,7 @@ def from_jacobian(
     signature: str,
     hess: Function | None = None,
     dtypes: str | None = None,
+    constants: Any = (),
     host: Host | bool | None = None,
     name: str | None = None,
 ) -> Op:
@@ -89,6 +92,7 @@ def from_jacobian(
             then that of the input, as SciPy's: with it there are second derivatives, without
             it these raise.
         dtypes: of the output, see `define`.
+        constants: as for `from_numpy`; jac and hess may ask for them, too.
         host: see `Host`; None: one sample at a time, in this thread.
         name: the op's name in error messages; that of f if None.
 
@@ -106,10 +110,11 @@ def from_jacobian(
     if jac is True:
         one_by_one = isinstance(host, Host) and host.vectorize
         both = Together(f, 4096 if one_by_one else 4)
-        op = make_op(both.value, parsed, host, name or _name(f), dtypes, like=f)
+        op = make_op(both.value, parsed, host, name or _name(f), dtypes, constants, like=f)
+        both.constants = op.constants
         jac = both.slope
     else:
-        op = make_op(f, parsed, host, name, dtypes)
+        op = make_op(f, parsed, host, name, dtypes, constants)
     if not callable(jac):
         raise ArgumentError(f"{op.label}: jac is a {type(jac).__name__}; expected a function")
     (out,), seen = parsed.outputs, parsed.inputs
@@ -117,16 +122,23 @@ def from_jacobian(
         check_count(op, "jac", jac, len(op.names), ("out",))
         jac, seen = LastIsOut(jac), (*seen, out)
     slopes = Signature(seen, tuple(out + core for core in parsed.inputs))
-    # J of a real result for complex inputs is complex, as gradients are; J t is its real part
-    kinds = "complex" if str(op.dtypes[0]).startswith("complex") else None
-    jacobian = make_op(jac, slopes, host, f"{op.name}.jac", kinds, like=f if together else None)
+    jacobian = _derivative(op, "jac", jac, slopes, like=f if together else None)
     if hess is not None:
         _check_callable(op, "hess", hess)
         (core,) = parsed.inputs
         second = Signature(parsed.inputs, (out + core + core,))
-        contract(jacobian, make_op(hess, second, host, f"{op.name}.hess", kinds))
+        contract(jacobian, _derivative(op, "hess", hess, second))
     contract(op, jacobian)
     return op
+
+
+def _derivative(op: Op, kind: str, f: Function, signature: Signature, like: Any = None) -> Op:
+    """The op of a Jacobian or Hessian; it asks for the constants of the op."""
+    # J of a real result for complex inputs is complex, as gradients are; J t is its real part
+    dtypes = "complex" if str(op.dtypes[0]).startswith("complex") else None
+    constants = {n: c for n, c in op.constants.items() if like is not None or asks(f, n)}
+    host = op.host or True
+    return make_op(f, signature, host, f"{op.name}.{kind}", dtypes, constants, like)
 
 
 def make_op(
@@ -135,6 +147,7 @@ def make_op(
     host: Host | bool,
     name: str | None,
     dtypes: Any = None,
+    constants: Any = (),
     like: Any = None,
 ) -> Op:
     """An op of that function, without rules."""
@@ -151,6 +164,7 @@ def make_op(
         statics=statics,
         host=as_host(name or _name(f), host),
         dtypes=dtypes,
+        constants=constants,
     )
     made.__doc__ = inspect.getdoc(like or f)
     made.__module__ = getattr(like or f, "__module__", None) or __name__
@@ -182,7 +196,7 @@ def check_count(op: Op, what: str, f: Function, count: int, offered: tuple[str, 
     It may ask for those that are `offered`, by name.
     """
     _check_callable(op, what, f)
-    asked = {name: None for name in offered if asks(f, name)}
+    asked = {name: None for name in (*offered, *op.constants) if asks(f, name)}
     for name in asked:
         if name in op.statics:
             raise SignatureError(

@@ -13,6 +13,7 @@ from twingrad.interop.host.cache import Cache
 from twingrad.interop.op.definition import Op
 from twingrad.interop.op.rules.derived import times
 from twingrad.interop.op.signature import POSITIONAL, as_tuple
+from twingrad.interop.op.statics.constants import Given
 
 Function = Callable[..., Any]
 
@@ -25,13 +26,15 @@ class Together:
 
     def __init__(self, function: Function, size: int) -> None:
         self.function, self.kept = function, Cache(size)
+        self.constants: Given = {}
         self.value, self.slope = _Part(self, 0), _Part(self, 1)
 
     def __getstate__(self) -> Any:
-        return self.function, self.kept.size
+        return self.function, self.kept.size, self.constants
 
     def __setstate__(self, state: Any) -> None:
-        self.__init__(*state)  # type: ignore[misc]
+        self.__init__(*state[:2])  # type: ignore[misc]
+        self.constants = state[2]
 
     def both(self, *inputs: np.ndarray, **static: Any) -> Any:
         """The value and the Jacobian."""
@@ -39,7 +42,8 @@ class Together:
 
     def _call(self, *args: Any) -> Any:
         *inputs, static = args
-        return self.function(*inputs, **dict(static))
+        constants = {name: c.array for name, c in self.constants.items() if c is not None}
+        return self.function(*inputs, **dict(static), **constants)
 
 
 class _Part:

@@ -25,6 +25,7 @@ def from_linear(
     *,
     signature: str,
     dtypes: Any = None,
+    constants: Any = (),
     host: Host | bool = True,
     name: str | None = None,
 ) -> Op:
@@ -41,6 +42,7 @@ def from_linear(
             `define` and `from_numpy` is the plain transpose: A^T ct = conj(A^H conj(ct)).
         signature: gufunc notation of A, with one output, such as ``"(n,n)->(m,n)"``.
         dtypes: of the output, see `define`.
+        constants: as for `from_numpy`; the adjoint may ask for them, too.
         host: see `Host`.
         name: the op's name in error messages; that of A if None.
 
@@ -48,7 +50,7 @@ def from_linear(
         SignatureError: the notation is wrong, or a function does not take what it promises.
         ArgumentError: something that is called is no function.
     """
-    op = make_op(A, Signature.parse(signature), host, name, dtypes)
+    op = make_op(A, Signature.parse(signature), host, name, dtypes, constants)
     op.declare_linear(op.names[0])
     check_count(op, "adjoint", adjoint, len(op.names))
     op.def_vjp(PlainFunction(_Plain(adjoint), rule=True))
@@ -60,6 +62,11 @@ class _Plain:
     """The vjp rule of a linear function, from its adjoint."""
 
     adjoint: Function
+
+    @property
+    def __wrapped__(self) -> Function:
+        """What says which constants it asks for."""
+        return self.adjoint
 
     def __call__(self, ct: Any, x: Any, *parameters: Any, **static: Any) -> Any:
         """The plain transpose; there is no formula for the parameters."""

@@ -9,8 +9,8 @@ from twingrad.interop.errors import ArgumentError
 from twingrad.interop.host.perturbed import Array, Points, apart, longest, moved
 from twingrad.interop.op.definition import Op
 from twingrad.interop.op.missing import unknown
-from twingrad.interop.op.rules.asked import Needs, asks
-from twingrad.interop.op.samples.host import OnBatches, on_batches
+from twingrad.interop.op.rules.asked import Needs
+from twingrad.interop.op.samples.host import OnBatches, asks, on_batches
 from twingrad.interop.op.signature import as_tuple
 
 Argnums = str | int | Sequence[str | int]

@@ -15,7 +15,6 @@ How it is built, and why:
 from __future__ import annotations
 
 import functools
-import inspect
 import numbers
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -26,6 +25,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from twingrad.interop.errors import ArgumentError
+from twingrad.interop.jax.constants import constant
 from twingrad.interop.jax.evaluate import evaluate
 from twingrad.interop.jax.host import call_host
 from twingrad.interop.jax.kept import held, restored, to_keep
@@ -43,6 +43,7 @@ class _Jax:
     """The `Framework` of JAX; its gradients are the plain transpose, as the rules' are."""
 
     xp = jnp
+    constant = staticmethod(constant)
 
     def call(
         self, label: str, what: str, rule: Any, arrays: Arrays, args: Any, keywords: Any
@@ -124,7 +125,7 @@ def _make(op: Op) -> Any:
         return outs[0] if len(outs) == 1 else outs
 
     describe(bound, op, "jax", all_outputs=all_outputs)
-    if inspect.Parameter.empty not in op.statics.values():
+    if op.complete:
         bound.__dict__["custom_vjp"] = _custom_vjp(default()[0])
     return bound
 

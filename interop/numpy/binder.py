@@ -23,6 +23,7 @@ from twingrad.interop.op.framework import DTYPES, Arrays, cast_like, inexact, ki
 from twingrad.interop.op.kernel import Kernel
 from twingrad.interop.op.promises import fit, follows, promised
 from twingrad.interop.op.signature import Plan, Shape, as_tuple
+from twingrad.interop.op.statics.constants import Constant
 from twingrad.interop.op.statics.static import KEPT
 
 
@@ -44,6 +45,18 @@ class _NumPy:
                 "`x = x + 1` in place of `x += 1`"
             ) from error
         return tuple(_own(y) for y in as_tuple(found))
+
+    def constant(self, constant: Constant, like: Any, bits: int) -> Any:
+        array = constant.array
+        name, found = kind(array.dtype)
+        if not name or found == (bits or 64):
+            return array
+        made = constant.made.get(bits)
+        if made is None:
+            made = constant.hand(array.astype(DTYPES[name, bits or 64]))
+            made.flags.writeable = False
+            constant.made[bits] = made
+        return made
 
     def host(self, kernel: Kernel, inputs: Arrays, plan: Plan) -> Arrays:
         return call_host(kernel, inputs, plan, promised(kernel.op.dtypes, inputs))

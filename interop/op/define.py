@@ -22,6 +22,7 @@ def define(
     hidden: int = ...,
     dtypes: Any = ...,
     linear: str | Sequence[str] = ...,
+    constants: Any = ...,
 ) -> Callable[[Rule], Op]: ...
 def define(
     signature: Any,
@@ -30,6 +31,7 @@ def define(
     hidden: int = 0,
     dtypes: Any = None,
     linear: str | Sequence[str] = (),
+    constants: Any = (),
 ) -> Any:
     """Turn ``forward(xp, *inputs, *, static...)`` into an `Op`.
 
@@ -52,10 +54,17 @@ def define(
             which looks at neither `out` nor these arguments), forward mode calls the function
             itself, second derivatives in these arguments are zero, and JAX can transpose it.
             Where it is not true derivatives are wrong: see `twingrad.interop.check`.
+        constants: arrays that are no arguments, such as a grid: ``{"grid": GRID}``, or names
+            whose arrays `Op.with_constants` gives later.  The function has a keyword-only
+            parameter for each, and so has every rule that wants it.  A formula sees an array of
+            its framework, on the device and in the precision of the inputs (integers and
+            booleans as they are); NumPy code sees the array itself.  It may not be written to.
 
     Raises:
         SignatureError: the notation is wrong, the function has another number of arguments
-            than the signature, or a size is neither in an argument nor a static parameter.
+            than the signature, a size is neither in an argument nor a static parameter, or a
+            constant is no keyword-only parameter.
+        ArgumentError: a constant is no array, or one that has or may have a gradient.
     """
     if callable(signature):
         raise SignatureError('write @define("(n)->()") with the signature in the brackets')
@@ -78,6 +87,7 @@ def define(
             hidden=hidden,
             dtypes=dtypes,
             linear=linear,
+            constants=constants,
         )
         check_arity(op.signature, op.label, forward, 1, "its function")
         return op

@@ -20,9 +20,11 @@ from twingrad.interop.op.rules.adjoint import places
 from twingrad.interop.op.rules.asked import refuse_statics
 from twingrad.interop.op.rules.derived import asking, by_rows, delegate, hosted
 from twingrad.interop.op.rules.reads import arrays_read
-from twingrad.interop.op.samples.host import Host, on_batches
+from twingrad.interop.op.samples.host import Host, asks, on_batches
 from twingrad.interop.op.signature import Signature, check_arity
+from twingrad.interop.op.statics.constants import check_constants, declare_constants
 from twingrad.interop.op.statics.static import Static, check_sizes
+from twingrad.interop.op.variants import Variants, with_those_of
 
 Rule = Callable[..., Any]
 
@@ -42,6 +44,8 @@ class Op:
         dtypes: what each output's dtype is, see `define`.
         names, statics: the arguments in order; the keyword-only parameters and their defaults.
         linear, sizes: the arguments that it is linear in; the static ones that are sizes.
+        constants, takes: the constants by name, None where there is no value yet; those that
+            the function and the rules in `xp` calls ask for.
         written: the function and the rules as the user wrote them.
         parts: the ops that were made for its rules, by the last part of their names.
     """
@@ -58,9 +62,9 @@ class Op:
         hidden: int = 0,
         dtypes: Any = None,
         linear: str | Sequence[str] = (),
+        constants: Any = (),
     ) -> None:
-        self.signature = signature
-        self.name, self.names, self.statics = name, names, statics
+        self.signature, self.name, self.names = signature, name, names
         self.host, self.hidden = host, hidden
         self.reads: dict[str, Any] = {}  # each rule, and what it reads; see `arrays_read`
         self.vjp: Any = None  # a Rule, once def_vjp has been called
@@ -71,12 +75,16 @@ class Op:
         self.recipe: Any = None  # the call that makes it, where it is not known by a name
         self.changes: dict[str, Any] = {}  # the rules that were set after that call
         self.parts: dict[str, Op] = {}
-        self.written = {"function": forward}
-        self.forward = on_batches(self, "function")
+        self.takes: dict[str, tuple[str, ...]] = {}
+        self.variants = Variants(self)
         self.visible = len(signature.outputs) - hidden
         self.label = f"{name} {Signature(signature.inputs, signature.outputs[: self.visible])}"
         refuse_statics(self.label, statics)
-        self.sizes = check_sizes(self.label, signature, statics)
+        self.constants, self.statics = declare_constants(self.label, constants, statics)
+        self.written = {"function": forward}
+        self._take("function", host is not None)
+        self.forward = on_batches(self, "function")
+        self.sizes = check_sizes(self.label, signature, self.statics)
         self.declare_linear(linear)
         self.dtypes = declare(self.label, dtypes, len(signature.outputs))
         self.__name__ = self.__qualname__ = name
@@ -103,7 +111,11 @@ class Op:
 
     def __call__(self, xp: Any, *inputs: Any, **static: Any) -> Any:
         """Evaluate inside a rule, with the binder that `xp` belongs to: what its users see."""
-        found = _binder(xp.__name__).bind(self).all_outputs(*inputs, **static)
+        op = self
+        if self.constants:
+            given = {name: static.pop(name) for name in self.constants if name in static}
+            op = self.with_constants(**given)
+        found = _binder(xp.__name__).bind(op).all_outputs(*inputs, **static)
         seen = slice(self.visible) if self.visible > 1 else 0
         return found[seen] if self.hidden else found
 
@@ -163,15 +175,17 @@ class Op:
         self.jvp_unknown = unknown if kind == "jvp" else self.jvp_unknown
         on_host = not isinstance(rule, Op) and (bool(self.host) if host is None else host)
         if isinstance(rule, Op):
-            made = delegate(self, kind, rule)
+            made = delegate(self, kind, with_those_of(self, rule))
         else:
             check_arity(self.signature, self.label, rule, 3, f"its {kind}")
             self.written[kind] = rule
+            self._take(kind, on_host)
             made = hosted(self, kind, on_batches(self, kind)) if on_host else asking(self, rule)
         setattr(self, kind, made)
         self.reads[kind] = made, arrays_read(rule, self.signature)
         setattr(self, f"{kind}_on_host", on_host)
-        self.changes[kind] = ("_set", kind, rule, host, unknown)
+        self.changes[kind] = change = ("_set", kind, rule, host, unknown)
+        self.variants.follow(self, change)
         self.bound.clear()
         return rule
 
@@ -186,14 +200,41 @@ class Op:
         if self.vjp is None:
             raise MissingRuleError(f"{self.label}: define its vjp before its jvp by rows")
         self.def_jvp(by_rows(self), host=False)
+        self.takes["jvp"] = self.takes.get("vjp", ())
         self.changes["jvp"] = ("def_jvp_by_rows",)
+        self.variants.follow(self, self.changes["jvp"])
 
     def declare_linear(self, names: str | Sequence[str]) -> None:
         """Say that the op is linear in these arguments together; see `define`."""
         self.linear = places(self, names)
 
+    @property
+    def complete(self) -> bool:
+        """Whether it can be called without keywords: all have a default or a value."""
+        absent = inspect.Parameter.empty in self.statics.values()
+        return not absent and None not in self.constants.values()
+
+    def _take(self, kind: str, on_host: bool) -> None:
+        names = [] if on_host else [n for n in self.constants if asks(self.written[kind], n)]
+        self.takes[kind] = tuple(names)
+
+    def with_constants(self, **values: Any) -> Op:
+        """The op with these arrays for its constants: the same object for the same content.
+
+        Raises:
+            ArgumentError: a name is no constant of the op; or a value is no array, or one that
+                has or may have a gradient.
+        """
+        return self.variants.find(self, values)
+
     def static(self, given: dict[str, Any]) -> Static:
-        """The static parameters with their defaults, as a key; see `Static.of`."""
+        """The static parameters with their defaults, as a key; see `Static.of`.
+
+        Raises:
+            ArgumentError: as there, or a constant is missing or given.
+        """
+        if self.constants:
+            check_constants(self.label, self.constants, given)
         return Static.of(self.label, self.names, self.statics, given)
 
     def arguments(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:

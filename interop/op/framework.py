@@ -1,4 +1,4 @@
-"""What the rules must know of a framework: its namespace, its dtypes, and four abilities.
+"""What the rules must know of a framework: its namespace, its dtypes, and five abilities.
 
 One object per binder implements `Framework`; everything else here works on the arrays of
 any of them.
@@ -10,7 +10,9 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
+from twingrad.interop.errors import ArgumentError
 from twingrad.interop.op.signature import Plan, Shape
+from twingrad.interop.op.statics.constants import Constant
 
 Kernel = Any  # that of `op.kernel`, which imports this file
 Array = Any
@@ -57,6 +59,10 @@ class Framework(Protocol):
         """``rule(*args, **keywords)``; raise `RuleError` where it changes one of the arrays."""
         ...
 
+    def constant(self, constant: Constant, like: Array, bits: int) -> Array:
+        """A constant where `like` is, in this precision, or the usual one for 0; made once."""
+        ...
+
     def host(self, kernel: Kernel, inputs: Arrays, plan: Plan) -> Arrays:
         """Call a host op's NumPy function, in a way that the framework's compiler takes."""
         ...
@@ -89,6 +95,21 @@ def align(fw: Framework, arrays: Sequence[Array], plan: Plan) -> Arrays:
 def precision(arrays: Sequence[Array]) -> int:
     """Bits of the real part of the first array that can have a gradient; 0 if none can."""
     return next((bits for name, bits in (kind(x.dtype) for x in arrays) if name), 0)
+
+
+def asked_constants(op: Any, kind: str, fw: Framework, arrays: Arrays) -> dict[str, Array]:
+    """The constants that an op's function or rule asks for, as arrays beside the given ones.
+
+    Raises:
+        ArgumentError: an integer that the framework's dtype cannot hold.
+    """
+    given, bits = {}, precision(arrays)
+    for name in op.takes.get(kind, ()):
+        try:
+            given[name] = fw.constant(op.constants[name], arrays[0], bits)
+        except OverflowError as error:
+            raise ArgumentError(f"{op.label}: the constant {name!r} {error}") from None
+    return given
 
 
 def cast(fw: Framework, y: Array, bits: int) -> Array:

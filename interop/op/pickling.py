@@ -27,14 +27,16 @@ def remembered(make: Callable[P, Made]) -> Callable[P, Made]:
     def made(*args: P.args, **options: P.kwargs) -> Made:
         found = make(*args, **options)
         op: Op = found
-        op.recipe = (made, args, {k: v for k, v in options.items() if k != "host"})
+        kept = {**options, "constants": op.constants}  # not as they will be, but as they were
+        op.recipe = (made, args, {k: v for k, v in kept.items() if k in options and k != "host"})
         op.changes.clear()
         return found
 
     return made
 
 
-def _rebuild(make: Callable[..., Op], args: Any, options: Any, host: Any, rules: Any) -> Op:
+def rebuilt(make: Callable[..., Op], args: Any, options: Any, host: Any, rules: Any) -> Op:
+    """The op that a recipe makes, with the rules that were set afterwards."""
     op = make(*args, **options, host=host)
     for name, *given in rules.values():
         getattr(op, name)(*given)
@@ -68,8 +70,8 @@ def reduced(op: Op) -> Any:
     try:
         pickle.dumps(recipe)
     except Exception as error:
-        return pickle.loads, (by_value(op.label, (_rebuild, recipe), str(error), call=True),)
-    return _rebuild, recipe
+        return pickle.loads, (by_value(op.label, (rebuilt, recipe), str(error), call=True),)
+    return rebuilt, recipe
 
 
 def _name_of(op: Op) -> str | None:

@@ -17,7 +17,6 @@ How it is built, and why:
 from __future__ import annotations
 
 import functools
-import inspect
 import numbers
 import weakref
 from collections.abc import Callable, Sequence
@@ -35,6 +34,7 @@ from twingrad.interop.op.promises import follows
 from twingrad.interop.op.signature import Plan, Shape
 from twingrad.interop.op.statics.static import KEPT
 from twingrad.interop.torch.call import call_rule
+from twingrad.interop.torch.constants import constant
 from twingrad.interop.torch.function import autocast_on, make_function, pull_back
 from twingrad.interop.torch.names import register
 from twingrad.interop.torch.operators import call_host
@@ -52,6 +52,7 @@ class _Torch:
 
     xp = xp
     call = staticmethod(call_rule)
+    constant = staticmethod(constant)
 
     def host(self, kernel: Kernel, inputs: Arrays, plan: Plan) -> Arrays:
         return call_host(kernel, inputs)
@@ -155,7 +156,7 @@ def _make(op: Op) -> Any:
         return call(args, kwargs)[0]
 
     describe(bound, op, "torch", all_outputs=all_outputs, of_static=function)
-    if inspect.Parameter.empty not in op.statics.values():
+    if op.complete:
         bound.__dict__["Function"] = default()
     return bound
 

@@ -63,3 +63,11 @@ def _strides(shape: Any) -> Any:
         strides.append(size)
         size *= n
     return tuple(reversed(strides))
+
+
+def replicated(x: torch.Tensor, like: Any) -> Any:
+    """A tensor that every process has, as a DTensor on the mesh of another one."""
+    from torch.distributed.tensor import DTensor, Replicate
+
+    places = [Replicate()] * like.device_mesh.ndim
+    return DTensor.from_local(x, like.device_mesh, places, run_check=False)

@@ -14,7 +14,7 @@ from twingrad.interop.check.report import Finding
 from twingrad.interop.check.subjects.subject import Arrays, Subject
 from twingrad.interop.numpy import bind
 from twingrad.interop.op.definition import Op
-from twingrad.interop.op.rules.asked import asks
+from twingrad.interop.op.samples.host import asks
 
 
 def broadcasting(side: Subject, op: Op, setting: Setting) -> Iterator[Finding]:

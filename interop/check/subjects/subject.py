@@ -13,6 +13,7 @@ from typing import Any, Protocol
 from twingrad.interop.errors import ArgumentError
 from twingrad.interop.op.definition import Op
 from twingrad.interop.op.missing import unknown
+from twingrad.interop.op.variants import copied
 
 Arrays = tuple[Any, ...]
 FRAMEWORKS = ("torch", "jax")
@@ -139,16 +140,7 @@ def scaled(op: Op, factor: float) -> Op:
 
         return made
 
-    copy = Op(
-        op.written["function"],
-        op.signature,
-        name=op.name,
-        names=op.names,
-        statics=op.statics,
-        host=op.host,
-        hidden=op.hidden,
-        dtypes=op.dtypes,
-        linear=op.linear,
-    )
+    copy = copied(op, op.constants)
+    copy.takes = op.takes
     copy.vjp, copy.jvp = (rule and times(rule) for rule in (op.vjp, op.jvp))
     return copy

@@ -13,8 +13,8 @@ from twingrad.interop.errors import SignatureError
 from twingrad.interop.op.framework import Arrays, Framework, Kernel, inexact
 from twingrad.interop.op.missing import unknown
 from twingrad.interop.op.promises import Like
-from twingrad.interop.op.rules.asked import Needs, asks
-from twingrad.interop.op.samples.host import Host
+from twingrad.interop.op.rules.asked import Needs
+from twingrad.interop.op.samples.host import Host, asks
 from twingrad.interop.op.signature import Signature, as_tuple
 
 Op = Any  # that of `op.definition`, which imports this file

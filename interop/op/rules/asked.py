@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable
 from typing import Any
 
 from twingrad.interop.errors import SignatureError
 from twingrad.interop.op.framework import inexact
-from twingrad.interop.op.samples.host import OnBatches, PlainFunction
-
-Rule = Callable[..., Any]
 
 
 class Needs(tuple[bool, ...]):
@@ -27,19 +22,6 @@ class Needs(tuple[bool, ...]):
 
     def __reduce__(self) -> Any:
         return Needs, (tuple(vars(self)), tuple(self))
-
-
-def asks(rule: Any, name: str) -> bool:
-    """Whether a rule has a keyword-only parameter of this name."""
-    if isinstance(rule, OnBatches):
-        return asks(rule.rule, name)
-    if isinstance(rule, PlainFunction):
-        return asks(rule.function, name)
-    try:
-        found = inspect.signature(rule).parameters.get(name)
-    except (TypeError, ValueError):  # built in: nothing is known
-        return False
-    return found is not None and found.kind is found.KEYWORD_ONLY
 
 
 def told(names: tuple[str, ...], inputs: tuple[Any, ...], wanted: tuple[bool, ...] | None) -> Needs:

@@ -14,9 +14,9 @@ from twingrad.interop.op.framework import inexact
 from twingrad.interop.op.missing import check_known, unknown
 from twingrad.interop.op.promises import Like
 from twingrad.interop.op.rules.adjoint import adjoint_of, only_linear, substituted
-from twingrad.interop.op.rules.asked import asks, told
+from twingrad.interop.op.rules.asked import told
 from twingrad.interop.op.rules.reads import arrays_read
-from twingrad.interop.op.samples.host import Host
+from twingrad.interop.op.samples.host import Host, asks
 from twingrad.interop.op.signature import Signature, as_tuple
 
 Op = Any  # that of `op.definition`, which imports this file

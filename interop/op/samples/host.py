@@ -6,6 +6,7 @@ and MPI, which run the samples on other machines.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
@@ -142,11 +143,24 @@ class OnBatches:
         return self.rule(*args, **static)
 
 
+def asks(rule: Any, name: str) -> bool:
+    """Whether a rule has a keyword-only parameter of this name."""
+    if isinstance(rule, OnBatches):
+        return asks(rule.rule, name)
+    if isinstance(rule, PlainFunction):
+        return asks(rule.function, name)
+    try:
+        found = inspect.signature(rule).parameters.get(name)
+    except (TypeError, ValueError):  # built in: nothing is known
+        return False
+    return found is not None and found.kind is found.KEYWORD_ONLY
+
+
 def on_batches(op: Any, kind: str) -> Function:
     """The function or a rule of an op, as it was written, as one that takes `xp` and a batch."""
     if not op.host:
         return op.written[kind]  # type: ignore[no-any-return]
-    whole = _on_whole_batches(op, kind)
+    whole = _with_constants(op, kind, _on_whole_batches(op, kind))
     if not op.host.serial:
         return whole
 
@@ -155,6 +169,19 @@ def on_batches(op: Any, kind: str) -> Function:
             return whole(xp, *args, **static)
 
     return in_turn
+
+
+def _with_constants(op: Any, kind: str, rule: Function) -> Function:
+    """The function or rule, given the constants of the op that it asks for."""
+    asked = [name for name in op.constants if asks(op.written[kind], name)]
+    if not asked:
+        return rule
+
+    def given(xp: Any, *args: Any, **static: Any) -> Any:
+        constants = {name: op.constants[name].array for name in asked}
+        return rule(xp, *args, **static, **constants)
+
+    return given
 
 
 def _on_whole_batches(op: Any, kind: str) -> Function:

@@ -52,7 +52,8 @@ class Static:
                 raise ArgumentError(
                     f"{label}: {name!r} is a static parameter: it must be hashable, and no "
                     f"array; found {type(value).__name__}. Give a number, string or tuple, or "
-                    "make it an argument of the signature"
+                    "make it an argument of the signature; a grid or mask that is part of the op "
+                    "is declared with constants="
                 )
         return Static(items, tuple([(name, _typed(value)) for name, value in items]))
 
