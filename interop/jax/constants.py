@@ -14,7 +14,7 @@ from twingrad.interop.op.statics.constants import Constant
 
 def constant(constant: Constant, like: Any, bits: int) -> Any:
     """See `Framework.constant`.  It is committed to no device: JAX takes it to the others."""
-    key = "jax", bits, jax.config.jax_enable_x64
+    key = "jax", bits, jax.dtypes.canonicalize_dtype("int64").itemsize  # as x64 is on or off
     found = constant.made.get(key)
     if found is None:
         found = constant.made[key] = constant.hand(_make(constant, bits))

@@ -225,7 +225,8 @@ class Op:
             ArgumentError: a name is no constant of the op; or a value is no array, or one that
                 has or may have a gradient.
         """
-        return self.variants.find(self, values)
+        found: Op = self.variants.find(self, values)
+        return found
 
     def static(self, given: dict[str, Any]) -> Static:
         """The static parameters with their defaults, as a key; see `Static.of`.

@@ -97,19 +97,28 @@ def precision(arrays: Sequence[Array]) -> int:
     return next((bits for name, bits in (kind(x.dtype) for x in arrays) if name), 0)
 
 
-def asked_constants(op: Any, kind: str, fw: Framework, arrays: Arrays) -> dict[str, Array]:
-    """The constants that an op's function or rule asks for, as arrays beside the given ones.
+def call_with_constants(op: Any, fw: Framework) -> Callable[..., Any]:
+    """`fw.call`, with the constants that the function or rule asks for, beside the arrays."""
 
-    Raises:
-        ArgumentError: an integer that the framework's dtype cannot hold.
-    """
-    given, bits = {}, precision(arrays)
-    for name in op.takes.get(kind, ()):
+    def call(
+        label: str, what: str, rule: Any, arrays: Arrays, args: Any, keywords: dict[str, Any]
+    ) -> Any:
+        names = op.takes.get(what.removeprefix("its "), ())
+        given, bits = {}, precision(arrays)
+        for name in names:
+            try:
+                given[name] = fw.constant(op.constants[name], arrays[0], bits)
+            except OverflowError as error:
+                raise ArgumentError(f"{label}: the constant {name!r} {error}") from None
         try:
-            given[name] = fw.constant(op.constants[name], arrays[0], bits)
-        except OverflowError as error:
-            raise ArgumentError(f"{op.label}: the constant {name!r} {error}") from None
-    return given
+            found = (*arrays, *given.values())
+            return fw.call(label, what, rule, found, args, {**keywords, **given})
+        except Exception:
+            for name in names:  # it may have been written to
+                op.constants[name].made.clear()
+            raise
+
+    return call
 
 
 def cast(fw: Framework, y: Array, bits: int) -> Array:

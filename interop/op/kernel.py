@@ -18,7 +18,7 @@ from twingrad.interop.op.framework import (
     Arrays,
     Framework,
     align,
-    asked_constants,
+    call_with_constants,
     cast_like,
     inexact,
     precision,
@@ -163,10 +163,8 @@ class Kernel:
         self, fw: Framework, what: str, rule: Rule, arrays: Arrays, args: Arrays, told: Any = None
     ) -> Any:
         keywords = {**self.keywords, "_wanted": told} if told else self.keywords
-        if self.op.constants:
-            given = asked_constants(self.op, what.removeprefix("its "), fw, arrays)
-            keywords, arrays = {**keywords, **given}, (*arrays, *given.values())
-        return fw.call(self.op.label, what, rule, arrays, (fw.xp, *args), keywords)
+        call = call_with_constants(self.op, fw) if self.op.constants else fw.call
+        return call(self.op.label, what, rule, arrays, (fw.xp, *args), keywords)
 
     def _told(self, rule: Rule, live: tuple[bool, ...], inputs: Arrays) -> tuple[bool, ...] | None:
         """Which derivatives are wanted, for a rule that asks and where not all are."""

@@ -44,15 +44,17 @@ def call_rule(
         RuleError: it did, or, inside `torch.func.linearize`, wrote into a constant.
     """
     innermost = tuple([_innermost(x) for x in arrays]) if peek_interpreter_stack() else arrays
+    counted = True
     try:
         before = [x._version for x in innermost]
     except RuntimeError:  # torch does not count the writes to inference tensors
-        before = []
+        counted, innermost = False, tuple([x for x in innermost if not x.is_inference()])
+        before = [x._version for x in innermost]
     try:
-        if not before:  # but refuses them, outside of inference mode
+        if not counted:  # but refuses them, outside of inference mode
             with torch.inference_mode(False), torch.no_grad():
-                return rule(*args, **keywords)
-        if torch._C._get_dispatch_mode(_MODES.PROXY) is not None and _in_linearize():
+                found = rule(*args, **keywords)
+        elif torch._C._get_dispatch_mode(_MODES.PROXY) is not None and _in_linearize():
             found = _call_in_linearize(label, what, rule, arrays, args, keywords)
         else:
             found = rule(*args, **keywords)

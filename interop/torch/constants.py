@@ -57,6 +57,12 @@ def _make(constant: Constant, device: torch.device, bits: int) -> torch.Tensor:
     return made
 
 
+def tensors_of(op: Any) -> list[torch.Tensor]:
+    """What was made of an op's constants: nobody else may get it."""
+    made = [x for c in op.constants.values() if c for x in c.made.values()]
+    return [x for x in made if isinstance(x, torch.Tensor)]
+
+
 def read(value: torch.Tensor) -> np.ndarray:
     """The numbers of a tensor.
 

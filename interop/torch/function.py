@@ -17,6 +17,7 @@ from twingrad.interop.op.kernel import Kernel
 from twingrad.interop.op.rules.reads import kept
 from twingrad.interop.op.signature import Signature
 from twingrad.interop.torch.build import build, fresh, resolved
+from twingrad.interop.torch.constants import tensors_of
 from twingrad.interop.torch.traced import apply
 
 
@@ -27,7 +28,8 @@ def make_function(kernel: Kernel, fw: Framework) -> Any:
     tangents: dict[Any, Any] = {}
 
     def forward(*inputs: torch.Tensor) -> Any:
-        return fresh(kernel.evaluate(fw, inputs), inputs)
+        outs = kernel.evaluate(fw, inputs)
+        return fresh(outs, (*inputs, *tensors_of(op)) if op.constants else inputs)
 
     def backward(ctx: Any, *cts: torch.Tensor | None) -> Any:
         if not any(ctx.needs_input_grad):

@@ -140,7 +140,7 @@ def scaled(op: Op, factor: float) -> Op:
 
         return made
 
-    copy = copied(op, op.constants)
+    copy: Op = copied(op, op.constants)
     copy.takes = op.takes
     copy.vjp, copy.jvp = (rule and times(rule) for rule in (op.vjp, op.jvp))
     return copy

@@ -57,13 +57,14 @@ class Constant:
     def hand(self, array: Any) -> Any:
         """The array that a binder made of it, which a rule may hand on to another op."""
         place = id(array)
-        _HANDED[place] = weakref.ref(array, lambda _: _HANDED.pop(place, None)), self
+        gone = weakref.ref(array, lambda _: _HANDED.pop(place, None))
+        _HANDED[place] = gone, weakref.ref(self)
         return array
 
 
 Given = Mapping[str, Constant | None]  # None: not yet
 _KNOWN: weakref.WeakValueDictionary[Hashable, Constant] = weakref.WeakValueDictionary()
-_HANDED: dict[int, tuple[weakref.ref[Any], Constant]] = {}
+_HANDED: dict[int, tuple[weakref.ref[Any], weakref.ref[Constant]]] = {}
 
 
 def content(value: Any) -> Hashable:
@@ -131,7 +132,7 @@ def check_constants(label: str, constants: Given, keywords: Iterable[str]) -> No
 
 def _handed(value: Any) -> Constant | None:
     array, found = _HANDED.get(id(value), (None, None))
-    return found if array is not None and array() is value else None
+    return found() if found is not None and array is not None and array() is value else None
 
 
 def _read(value: Any) -> np.ndarray:
