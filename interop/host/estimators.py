@@ -18,12 +18,14 @@ from twingrad.interop.host.perturbed import Array, Points, apart, used
 from twingrad.interop.op.definition import Op
 from twingrad.interop.op.pickling import remembered
 from twingrad.interop.op.samples.host import Host, OnBatches
+from twingrad.interop.op.structure.making import structured
 
 Function = Callable[..., Any]
 Draw = Callable[[np.random.Generator, tuple[int, int]], Array]
 
 
 @remembered
+@structured(rest=("seed",))
 def spsa(
     f: Function,
     *,
@@ -70,6 +72,7 @@ def spsa(
 
 
 @remembered
+@structured(rest=("seed",))
 def gaussian_smoothing(
     f: Function,
     *,
@@ -169,6 +172,7 @@ def _with_seed(plain: Op) -> Op:
         host=plain.host,
         dtypes=plain.dtypes,
         constants=plain.constants,
+        defaults=plain.defaults,
     )
     op.__doc__, op.__module__ = plain.__doc__, plain.__module__
     return op

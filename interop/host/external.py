@@ -13,12 +13,22 @@ from twingrad.interop.host.jacobian import LastIsOut, Together, contract
 from twingrad.interop.op.definition import Op
 from twingrad.interop.op.pickling import remembered
 from twingrad.interop.op.samples.host import Host, PlainFunction, as_host, asks
-from twingrad.interop.op.signature import POSITIONAL, Signature
+from twingrad.interop.op.signature import POSITIONAL, Signature, defaults_of
+from twingrad.interop.op.structure.frame import Frame
+from twingrad.interop.op.structure.functions import Function as Flat
+from twingrad.interop.op.structure.functions import Gradients, Pair, Tangents
+from twingrad.interop.op.structure.making import refused, structured, wrapped
 
 Function = Callable[..., Any]
 
 
+def _with_slopes(f: Function, frame: Frame, given: dict[str, Any]) -> Function:
+    """The function of `from_jacobian`, which may return its Jacobian, too."""
+    return (Pair if given["jac"] is True else Flat)(f, frame)
+
+
 @remembered
+@structured(vjp=wrapped(Gradients, 1), jvp=wrapped(Tangents, 1))
 def from_numpy(
     f: Function,
     *,
@@ -62,6 +72,7 @@ def from_numpy(
 
 
 @remembered
+@structured(f=_with_slopes, jac=wrapped(Gradients), hess=refused("from_jacobian's hess"))
 def from_jacobian(
     f: Function,
     jac: Function | bool,
@@ -155,7 +166,7 @@ def make_op(
         raise ArgumentError(
             f"from_numpy {signature}: f is a {type(f).__name__}; expected a function"
         )
-    names, statics = _parameters(like or f, len(signature.inputs))
+    names, statics, defaults = _parameters(like or f, len(signature.inputs))
     made = Op(
         PlainFunction(f),
         signature,
@@ -165,6 +176,7 @@ def make_op(
         host=as_host(name or _name(f), host),
         dtypes=dtypes,
         constants=constants,
+        defaults=defaults,
     )
     made.__doc__ = inspect.getdoc(like or f)
     made.__module__ = getattr(like or f, "__module__", None) or __name__
@@ -177,17 +189,19 @@ def _name(f: Function) -> str:
     return getattr(f, "__name__", type(f).__name__)
 
 
-def _parameters(f: Function, count: int) -> tuple[tuple[str, ...], dict[str, Any]]:
-    """The names of the array arguments, and the keyword-only parameters with their defaults."""
+def _parameters(f: Function, count: int) -> tuple[tuple[str, ...], dict[str, Any], dict[str, Any]]:
+    """The names of the array arguments; the keyword-only parameters; the defaults of both."""
     numbered = tuple(f"x{i}" for i in range(count))
     try:
         parameters = inspect.signature(f).parameters.values()
     except (TypeError, ValueError):  # built in: nothing is known
-        return numbered, {}
+        return numbered, {}, {}
     names = tuple(p.name for p in parameters if p.kind in POSITIONAL)[:count]
     statics = {p.name: p.default for p in parameters if p.kind is p.KEYWORD_ONLY}
+    if isinstance(f, Flat):
+        return f.frame.names, statics, {}
     plain = isinstance(f, np.ufunc) or len(names) != count
-    return (numbered, {}) if plain else (names, statics)
+    return (numbered, {}, {}) if plain else (names, statics, defaults_of(f))
 
 
 def check_count(op: Op, what: str, f: Function, count: int, offered: tuple[str, ...] = ()) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -14,11 +15,35 @@ from twingrad.interop.op.missing import unknown
 from twingrad.interop.op.pickling import remembered
 from twingrad.interop.op.samples.host import Host, PlainFunction
 from twingrad.interop.op.signature import Signature
+from twingrad.interop.op.structure.functions import Function as Flat
+from twingrad.interop.op.structure.making import structured, wrapped
 
 Function = Callable[..., Any]
 
 
+class Adjoint(Flat):
+    """An adjoint of structured arguments, ``adjoint(y, *parameters)``, for the arrays in them.
+
+    The first argument, in all of whose arrays the function is linear, is what it returns.
+    """
+
+    @property
+    def count(self) -> int:
+        """The arrays that the function is linear in."""
+        return len(self.frame[:1].leaves)
+
+    def __call__(self, y: Any, *parameters: Any, **static: Any) -> Any:
+        """The adjoint for each array."""
+        found = self.function(y, *self.frame[1:].build(parameters), **static)
+        return self.frame[:1].collect(found)
+
+    @property
+    def __signature__(self) -> inspect.Signature:
+        return Flat(self.function, self.frame[1:], 1).__signature__
+
+
 @remembered
+@structured(adjoint=wrapped(Adjoint))
 def from_linear(
     A: Function,
     adjoint: Function,
@@ -51,9 +76,10 @@ def from_linear(
         ArgumentError: something that is called is no function.
     """
     op = make_op(A, Signature.parse(signature), host, name, dtypes, constants)
-    op.declare_linear(op.names[0])
-    check_count(op, "adjoint", adjoint, len(op.names))
-    op.def_vjp(PlainFunction(_Plain(adjoint), rule=True))
+    count = adjoint.count if isinstance(adjoint, Adjoint) else 1
+    op.declare_linear(op.names[:count])
+    check_count(op, "adjoint", adjoint, 1 + len(op.names) - count)
+    op.def_vjp(PlainFunction(_Plain(adjoint, count), rule=True))
     return op
 
 
@@ -62,13 +88,17 @@ class _Plain:
     """The vjp rule of a linear function, from its adjoint."""
 
     adjoint: Function
+    count: int
 
     @property
     def __wrapped__(self) -> Function:
         """What says which constants it asks for."""
         return self.adjoint
 
-    def __call__(self, ct: Any, x: Any, *parameters: Any, **static: Any) -> Any:
+    def __call__(self, ct: Any, *inputs: Any, **static: Any) -> Any:
         """The plain transpose; there is no formula for the parameters."""
-        found = np.conj(self.adjoint(np.conj(ct), *parameters, **static))
-        return (found, *(unknown,) * len(parameters))
+        parameters = inputs[self.count :]
+        found = self.adjoint(np.conj(ct), *parameters, **static)
+        several = found if isinstance(self.adjoint, Adjoint) else (found,)
+        plain = (None if x is None else np.conj(x) for x in several)
+        return (*plain, *(unknown,) * len(parameters))

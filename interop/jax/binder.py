@@ -30,13 +30,14 @@ from twingrad.interop.jax.evaluate import evaluate
 from twingrad.interop.jax.host import call_host
 from twingrad.interop.jax.kept import held, restored, to_keep
 from twingrad.interop.jax.linear import apply_linear, as_arrays, as_seed, sum_to, vary_as, vary_with
-from twingrad.interop.op.binding import describe, number_dtype, split_call
+from twingrad.interop.op.binding import bind_family, describe, number_dtype, split_call
 from twingrad.interop.op.definition import Op
 from twingrad.interop.op.framework import DTYPES, Arrays, inexact, kind
 from twingrad.interop.op.kernel import Kernel
 from twingrad.interop.op.promises import follows
 from twingrad.interop.op.signature import Plan, Shape
 from twingrad.interop.op.statics.static import KEPT
+from twingrad.interop.op.structure.family import Family
 
 
 class _Jax:
@@ -83,7 +84,7 @@ def bind(op: Op) -> Any:
     parameters: it takes arrays of one floating dtype and returns all outputs as a tuple.
     """
     if "jax" not in op.bound:
-        op.bound["jax"] = _make(op)
+        op.bound["jax"] = bind_family(op, "jax", bind) if isinstance(op, Family) else _make(op)
     return op.bound["jax"]
 
 

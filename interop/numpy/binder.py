@@ -17,6 +17,7 @@ import array_api_compat.numpy as xp
 import numpy as np
 
 from twingrad.interop.errors import ArgumentError, MissingRuleError, RuleError, ShapeError
+from twingrad.interop.numpy import family
 from twingrad.interop.op.binding import describe, number_dtype, split_call
 from twingrad.interop.op.definition import Op
 from twingrad.interop.op.framework import DTYPES, Arrays, cast_like, inexact, kind
@@ -25,6 +26,7 @@ from twingrad.interop.op.promises import fit, follows, promised
 from twingrad.interop.op.signature import Plan, Shape, as_tuple
 from twingrad.interop.op.statics.constants import Constant
 from twingrad.interop.op.statics.static import KEPT
+from twingrad.interop.op.structure.family import Family
 
 
 class _NumPy:
@@ -82,7 +84,7 @@ _LENGTH = "; where a length depends on the numbers, return the longest, and a ma
 def bind(op: Op) -> Any:
     """The op as a function of NumPy arrays; the same function for the same op."""
     if "numpy" not in op.bound:
-        op.bound["numpy"] = _make(op)
+        op.bound["numpy"] = family.make(op, bind) if isinstance(op, Family) else _make(op)
     return op.bound["numpy"]
 
 

@@ -10,6 +10,7 @@ from typing import Any
 from twingrad.interop.op.definition import Op
 from twingrad.interop.op.framework import DTYPES
 from twingrad.interop.op.statics.static import Static
+from twingrad.interop.op.structure.family import Family
 
 _ARRAY_TYPES = {"numpy": "numpy.ndarray", "torch": "torch.Tensor", "jax": "jax.Array"}
 
@@ -41,15 +42,39 @@ def number_dtype(op: Op, x: Any, bits: int) -> str:
     return DTYPES["complex" if isinstance(x, complex) else "real", bits]
 
 
+def bind_family(op: Family, framework: str, bind: Callable[[Op], Any], **attributes: Any) -> Any:
+    """The function of an op with structured arguments, from the binder of ordinary ops."""
+    flatten = op.flatten
+
+    def bound(*args: Any, **kwargs: Any) -> Any:
+        flat, leaves, static = flatten(args, kwargs)
+        return bind(flat)(*leaves, **static)
+
+    def all_outputs(*args: Any, **kwargs: Any) -> Any:
+        flat, leaves, static = flatten(args, kwargs)
+        return bind(flat).all_outputs(*leaves, **static)
+
+    return describe(bound, op, framework, all_outputs=all_outputs, **attributes)
+
+
+def _parameters(op: Op) -> list[inspect.Parameter]:
+    """The arguments, ``*xs`` if there is one, and the static parameters, with their defaults."""
+    kind = inspect.Parameter
+    plain = all(name.isidentifier() for name in op.names)  # no paths such as params.rate
+    names = op.names if plain else [f"argument_{i}" for i in range(len(op.names))]
+    found = [
+        kind(n, kind.POSITIONAL_OR_KEYWORD, default=op.defaults.get(n, kind.empty)) for n in names
+    ]
+    if isinstance(op, Family):
+        found += [kind(n, kind.VAR_POSITIONAL) for n in op.paths[len(op.names) :]]
+    return found + [kind(n, kind.KEYWORD_ONLY, default=x) for n, x in op.statics.items()]
+
+
 def describe(function: Callable[..., Any], op: Op, framework: str, **attributes: Any) -> Any:
     """Give a bound function the op's name, signature and docstring, and its attributes."""
     function.__name__, function.__qualname__ = op.name, f"{op.__qualname__}.for_{framework}"
     function.__module__ = op.__module__
-    parameters = [inspect.Parameter(n, inspect.Parameter.POSITIONAL_OR_KEYWORD) for n in op.names]
-    parameters += [
-        inspect.Parameter(n, inspect.Parameter.KEYWORD_ONLY, default=default)
-        for n, default in op.statics.items()
-    ]
+    parameters = _parameters(op)
     array = _ARRAY_TYPES[framework]
     doc = op.__doc__ or ""
     function.__doc__ = (

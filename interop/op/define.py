@@ -9,7 +9,11 @@ from typing import Any, overload
 from twingrad.interop.errors import SignatureError
 from twingrad.interop.op.definition import Op, Rule
 from twingrad.interop.op.samples.host import Host, as_host
-from twingrad.interop.op.signature import POSITIONAL, Signature, check_arity
+from twingrad.interop.op.signature import POSITIONAL, Signature, check_arity, defaults_of
+from twingrad.interop.op.structure.family import Family
+from twingrad.interop.op.structure.frame import Frame
+from twingrad.interop.op.structure.functions import Function
+from twingrad.interop.op.structure.notation import Notation, is_structured
 
 
 @overload
@@ -68,7 +72,8 @@ def define(
     """
     if callable(signature):
         raise SignatureError('write @define("(n)->()") with the signature in the brackets')
-    parsed = Signature.parse(signature)
+    notation = Notation.parse(signature) if is_structured(signature) else None
+    parsed: Any = notation or Signature.parse(signature)
     if not 0 <= hidden < len(parsed.outputs):
         raise SignatureError(
             f"{signature!r}: hidden={hidden}, but it has {len(parsed.outputs)} outputs "
@@ -76,18 +81,28 @@ def define(
         )
 
     def make(forward: Rule) -> Op:
+        name = forward.__name__
+        options: dict[str, Any] = {"name": name, "hidden": hidden, "dtypes": dtypes}
+        options["host"] = as_host(name, host) if host not in (False, None) else None
         parameters = inspect.signature(forward).parameters.values()
+        options["statics"] = {p.name: p.default for p in parameters if p.kind is p.KEYWORD_ONLY}
+        if notation:
+
+            def flat(frame: Frame, constants: Any) -> Op:
+                own: Any = {"names": frame.names, "linear": frame.spread(linear, "linear")}
+                whole = {**options, **own, "constants": constants}
+                return Op(Function(forward, frame, 1), frame.signature, **whole)
+
+            return Family(notation, forward, flat, name=name, before=1, constants=constants)
+        names = tuple(p.name for p in parameters if p.kind in POSITIONAL)[1:]
         op = Op(
             forward,
             parsed,
-            name=forward.__name__,
-            names=tuple(p.name for p in parameters if p.kind in POSITIONAL)[1:],
-            statics={p.name: p.default for p in parameters if p.kind is p.KEYWORD_ONLY},
-            host=as_host(forward.__name__, host) if host not in (False, None) else None,
-            hidden=hidden,
-            dtypes=dtypes,
+            names=names,
             linear=linear,
+            defaults=defaults_of(forward),
             constants=constants,
+            **options,
         )
         check_arity(op.signature, op.label, forward, 1, "its function")
         return op

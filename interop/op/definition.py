@@ -43,6 +43,7 @@ class Op:
         hidden: how many of the last outputs only the rules see.
         dtypes: what each output's dtype is, see `define`.
         names, statics: the arguments in order; the keyword-only parameters and their defaults.
+        defaults: the numbers that stand in for arguments that are left out.
         linear, sizes: the arguments that it is linear in; the static ones that are sizes.
         constants, takes: the constants by name, None where there is no value yet; those that
             the function and the rules in `xp` calls ask for.
@@ -63,8 +64,10 @@ class Op:
         dtypes: Any = None,
         linear: str | Sequence[str] = (),
         constants: Any = (),
+        defaults: dict[str, Any] | None = None,
     ) -> None:
         self.signature, self.name, self.names = signature, name, names
+        self.defaults = defaults or {}
         self.host, self.hidden = host, hidden
         self.reads: dict[str, Any] = {}  # each rule, and what it reads; see `arrays_read`
         self.vjp: Any = None  # a Rule, once def_vjp has been called
@@ -73,6 +76,8 @@ class Op:
         self.jvp_unknown: tuple[str, ...] = ()
         self.bound: dict[str, Any] = {}
         self.recipe: Any = None  # the call that makes it, where it is not known by a name
+        self.origin: Any = None  # the family that it is one of, and its key there
+        self.frame: Any = None  # the structure that its arguments are the arrays of
         self.changes: dict[str, Any] = {}  # the rules that were set after that call
         self.parts: dict[str, Op] = {}
         self.takes: dict[str, tuple[str, ...]] = {}
@@ -242,6 +247,9 @@ class Op:
         """Positional and named array arguments in order; pops the named ones."""
         values = list(args)
         for name in self.names[len(args) :]:
+            if name not in kwargs and name in self.defaults:
+                values.append(self.defaults[name])
+                continue
             if name not in kwargs:
                 raise ArgumentError(
                     f"{self.label}: the argument {name!r} is missing; "

@@ -43,6 +43,10 @@ def rebuilt(make: Callable[..., Op], args: Any, options: Any, host: Any, rules: 
     return op
 
 
+def _of_family(family: Op, key: Any) -> Op:
+    return family.flat(key)
+
+
 def reduced(op: Op) -> Any:
     """What `Op.__reduce__` returns.
 
@@ -50,6 +54,8 @@ def reduced(op: Op) -> Any:
         PicklingError: the op is at no name of its module and has no recipe, or that holds a
             function that cannot be pickled.
     """
+    if op.origin is not None:
+        return _of_family, op.origin
     name = _name_of(op)
     if name is not None:
         if op.__module__ == "__main__" and getattr(_SENDING, "by_value", False):

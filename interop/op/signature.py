@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import numbers
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -57,8 +58,10 @@ class Signature:
 
     @staticmethod
     @functools.lru_cache(maxsize=1024)
-    def parse(text: str) -> Signature:
+    def parse(text: str | Signature) -> Signature:
         """Read ``"(n),()->()"``; raise `SignatureError` where it is not one."""
+        if isinstance(text, Signature):
+            return text
         sides = text.split("->")
         try:
             inputs, outputs = map(read_side, sides)
@@ -209,6 +212,15 @@ def check_arity(
             f"{label}: {what} takes {count} positional parameters; expected {first} "
             f"and {len(signature.inputs)} inputs"
         )
+
+
+def defaults_of(function: Callable[..., Any]) -> dict[str, Any]:
+    """The positional parameters that may be left out, as a number stands in for them."""
+    return {
+        p.name: p.default
+        for p in inspect.signature(function).parameters.values()
+        if p.kind in POSITIONAL and isinstance(p.default, numbers.Number)
+    }
 
 
 def _show(shape: Sequence[int]) -> str:

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 
 Dim: TypeAlias = "str | int | Size"
 
-_TOKEN = re.compile(r"\s*([A-Za-z_]\w*|\d+|//|[-+*(),])")
+_TOKEN = re.compile(r"\s*([A-Za-z_]\w*|\d+|//|\.\.\.|[-+*(),{}\[\]:?])")
 _APPLY: dict[str, Callable[[Any, Any], Any]] = {
     "+": operator.add,
     "-": operator.sub,
@@ -74,14 +74,14 @@ def read_side(text: str) -> tuple[tuple[Dim, ...], ...]:
     Raises:
         ValueError: it is not one.
     """
-    reader = _Reader(text)
+    reader = Reader(text)
     cores = reader.several(reader.core)
     if reader.tokens:
         raise ValueError(text)
     return cores
 
 
-class _Reader:
+class Reader:
     """The grammar, one method for each of its rules; `tokens` are those still to be read."""
 
     def __init__(self, text: str) -> None:
@@ -95,14 +95,17 @@ class _Reader:
             place = match.end()
 
     def next_is(self, *expected: str) -> bool:
+        """Whether the next token is one of these."""
         return bool(self.tokens) and self.tokens[-1] in expected
 
     def take(self, *expected: str) -> str:
+        """The next token, which must be one of these if any are given."""
         if not self.tokens or (expected and not self.next_is(*expected)):
             raise ValueError(self.tokens)
         return self.tokens.pop()
 
     def several(self, one: Callable[[], Any]) -> tuple[Any, ...]:
+        """Some of the same with commas between."""
         found = [one()]
         while self.next_is(","):
             self.take(",")
@@ -110,24 +113,29 @@ class _Reader:
         return tuple(found)
 
     def core(self) -> tuple[Dim, ...]:
+        """The sizes in one pair of brackets."""
         self.take("(")
         dims = () if self.next_is(")") else self.several(self.sum)
         self.take(")")
         return dims
 
     def sum(self) -> Dim:
+        """Terms with + or -."""
         return self.joined(self.product, _SUMS)
 
     def product(self) -> Dim:
+        """Factors with * or //."""
         return self.joined(self.atom, _PRODUCTS)
 
     def joined(self, part: Callable[[], Dim], signs: tuple[str, ...]) -> Dim:
+        """Parts with signs of one rank between."""
         found = part()
         while self.next_is(*signs):
             found = _joined(self.take(), found, part())
         return found
 
     def atom(self) -> Dim:
+        """A number, a name, or an expression in brackets."""
         token = self.take()
         if token == "(":
             found = self.sum()

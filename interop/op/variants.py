@@ -79,6 +79,8 @@ def with_those_of(op: Op, other: Op) -> Op:
 
 def copied(op: Op, constants: Given) -> Op:
     """An op of the same function, without rules."""
+    if hasattr(op, "copied"):
+        return op.copied(constants)
     made = type(op)(
         op.written["function"],
         op.signature,
@@ -90,6 +92,7 @@ def copied(op: Op, constants: Given) -> Op:
         dtypes=op.dtypes,
         linear=op.linear,
         constants=constants,
+        defaults=op.defaults,
     )
     made.__doc__, made.__module__, made.__qualname__ = op.__doc__, op.__module__, op.__qualname__
     return made

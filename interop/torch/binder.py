@@ -26,13 +26,14 @@ from typing import Any
 import torch
 
 from twingrad.interop.errors import ArgumentError
-from twingrad.interop.op.binding import describe, number_dtype, split_call
+from twingrad.interop.op.binding import bind_family, describe, number_dtype, split_call
 from twingrad.interop.op.definition import Op
 from twingrad.interop.op.framework import DTYPES, Arrays, inexact, kind
 from twingrad.interop.op.kernel import Kernel
 from twingrad.interop.op.promises import follows
 from twingrad.interop.op.signature import Plan, Shape
 from twingrad.interop.op.statics.static import KEPT
+from twingrad.interop.op.structure.family import Family
 from twingrad.interop.torch.call import call_rule
 from twingrad.interop.torch.constants import constant
 from twingrad.interop.torch.function import autocast_on, make_function, pull_back
@@ -87,7 +88,7 @@ def bind(op: Op) -> Any:
                 msg=f"{op.label}: bind an op before a compiled function is called for the first "
                 "time, not in it"
             )
-        op.bound["torch"] = _make(op)
+        op.bound["torch"] = bind_family(op, "torch", bind) if isinstance(op, Family) else _make(op)
     return op.bound["torch"]
 
 

@@ -61,6 +61,10 @@ def shown(
 
 
 def _inputs_read(rule: Any, before: int, n_in: int) -> tuple[bool, ...]:
+    frame = getattr(rule, "frame", None)
+    if frame is not None:  # the inputs are parts of its arguments
+        read = _inputs_read(rule.function, before, len(frame.arguments))
+        return frame.of_leaves(read)  # type: ignore[no-any-return]
     code = _code(rule)
     if code is None:
         return (True,) * n_in
@@ -69,6 +73,7 @@ def _inputs_read(rule: Any, before: int, n_in: int) -> tuple[bool, ...]:
 
 
 def _outputs_read(rule: Any, n_out: int) -> tuple[bool, ...]:
+    rule = rule.function if hasattr(rule, "frame") else rule
     code = _code(rule)
     if code is None:
         return (True,) * n_out

@@ -40,22 +40,33 @@ class Static:
         Raises:
             ArgumentError: a name is unknown or missing, or a value is an array or not hashable.
         """
-        for name in given:
-            if name not in defaults:
-                known = ", ".join((*names, *defaults))
-                raise ArgumentError(f"{label}: unknown argument {name!r}; it takes {known}")
-        items = tuple([(name, _plain(value)) for name, value in {**defaults, **given}.items()])
+        refuse_unknown(label, names, defaults, given)
+        items = tuple([(name, plain(value)) for name, value in {**defaults, **given}.items()])
         for name, value in items:
             if value is inspect.Parameter.empty:
                 raise ArgumentError(f"{label}: the keyword argument {name!r} is missing")
-            if not _hashable(value):
+            if not hashable(value):
                 raise ArgumentError(
                     f"{label}: {name!r} is a static parameter: it must be hashable, and no "
                     f"array; found {type(value).__name__}. Give a number, string or tuple, or "
                     "make it an argument of the signature; a grid or mask that is part of the op "
                     "is declared with constants="
                 )
-        return Static(items, tuple([(name, _typed(value)) for name, value in items]))
+        return Static(items, tuple([(name, typed(value)) for name, value in items]))
+
+
+def refuse_unknown(
+    label: str, names: tuple[str, ...], defaults: dict[str, Any], given: dict[str, Any]
+) -> None:
+    """Raise where something is given that is neither an argument nor a static parameter.
+
+    Raises:
+        ArgumentError: it names that.
+    """
+    for name in given:
+        if name not in defaults:
+            known = ", ".join((*names, *defaults))
+            raise ArgumentError(f"{label}: unknown argument {name!r}; it takes {known}")
 
 
 def check_sizes(label: str, signature: Signature, statics: dict[str, Any]) -> tuple[str, ...]:
@@ -66,7 +77,7 @@ def check_sizes(label: str, signature: Signature, statics: dict[str, Any]) -> tu
     """
     names = signature.check_known(label, statics)
     for name in names:
-        if statics[name] is not inspect.Parameter.empty and not _is_size(_plain(statics[name])):
+        if statics[name] is not inspect.Parameter.empty and not _is_size(plain(statics[name])):
             raise SignatureError(f"{label}: {_no_size(name, statics[name])}, as the default")
     return names
 
@@ -95,22 +106,22 @@ def _no_size(name: str, value: Any) -> str:
     )
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
     """Python's number for one of NumPy's, also in a tuple."""
     if type(value) in _SIMPLE:
         return value
     if isinstance(value, tuple):
-        return tuple(map(_plain, value)) if type(value) is tuple else value
+        return tuple(map(plain, value)) if type(value) is tuple else value
     return value.item() if isinstance(value, np.generic) else value
 
 
-def _typed(value: Any) -> Any:
+def typed(value: Any) -> Any:
     """A key that tells 1, 1.0 and True apart, and 0.0 and -0.0; NaN is equal to itself."""
     if type(value) is float:  # the usual ones first
         return float, repr(value)
     if isinstance(value, tuple | frozenset):
-        plain = tuple if isinstance(value, tuple) else frozenset
-        return type(value), plain(map(_typed, value))
+        several = tuple if isinstance(value, tuple) else frozenset
+        return type(value), several(map(typed, value))
     return type(value), repr(value) if isinstance(value, float | complex) else value
 
 
@@ -122,16 +133,16 @@ def written(static: Static) -> str | None:
         found = ast.literal_eval(text)
     except (ValueError, SyntaxError, MemoryError, RecursionError):
         return None
-    same = _typed(tuple(found.items())) == _typed((*static.items, *low.items()))
+    same = typed(tuple(found.items())) == typed((*static.items, *low.items()))
     return (text if found else "") if same else None
 
 
-def _hashable(value: Any) -> bool:
+def hashable(value: Any) -> bool:
     """Arrays and tracers of arrays are not: their hash is their identity, if any."""
     if type(value) in _SIMPLE:
         return True
     if isinstance(value, tuple | frozenset):
-        return all(map(_hashable, value))
+        return all(map(hashable, value))
     if isinstance(value, list | dict | set):  # those of compilers have a hash, too
         return False
     try:

@@ -1,0 +1,65 @@
+"""Values that have structure: what is in them, and what of it is a constant."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from typing import Any
+
+from twingrad.interop.op.statics.hidden import is_array
+from twingrad.interop.op.statics.static import hashable, plain, typed
+
+
+class Misfit(Exception):  # noqa: N818
+    """A value that has another structure than its signature: where in it, and what was found."""
+
+    def __init__(self, path: str, text: str) -> None:
+        super().__init__(path, text)
+        self.path, self.text = path, text
+
+
+def is_sequence(x: Any) -> bool:
+    """Whether it is a list or a tuple."""
+    return isinstance(x, list | tuple)
+
+
+def contents(x: Any) -> Mapping[Any, Any] | None:
+    """The entries of a dict or the fields of an object by name; None for what has neither."""
+    if isinstance(x, Mapping):
+        return x
+    if isinstance(x, tuple):
+        named: Any = x
+        return named._asdict() if hasattr(x, "_fields") else None
+    held: Mapping[Any, Any] | None = getattr(x, "__dict__", None)
+    if getattr(type(x), "__slots__", None) is None:
+        return held
+    found = dict(held or {})
+    for cls in type(x).__mro__:
+        slots = cls.__dict__.get("__slots__", ())
+        for name in (slots,) if isinstance(slots, str) else slots:
+            if hasattr(x, name):
+                found.setdefault(name, getattr(x, name))
+    return found
+
+
+def fixed(cls: type, name: Any, value: Any) -> tuple[Any, ...]:
+    """A field that is no argument as part of a key: its name, what tells it apart, its value.
+
+    Nothing for what an object keeps for itself: private names of Python, cached properties.
+
+    Raises:
+        Misfit: it is an array, or not hashable.
+    """
+    kept = isinstance(getattr(cls, str(name), None), functools.cached_property)
+    if kept or str(name).startswith("__"):
+        return ()
+    value = plain(value)
+    if not hashable(value):
+        what = "an array" if is_array(value) else f"a {type(value).__name__}"
+        raise Misfit(
+            f".{name}",
+            f"is {what} that the signature does not name, and what it does not name must be a "
+            "constant (a number, a string, a tuple or another hashable value); name it in the "
+            "signature, or leave it out",
+        )
+    return ((name, typed(value), value),)
