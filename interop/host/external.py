@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
+import itertools
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from twingrad.interop.errors import ArgumentError, SignatureError
-from twingrad.interop.host.jacobian import LastIsOut, Together, contract
+from twingrad.interop.host.jacobian import Asking, Together, contract
 from twingrad.interop.op.definition import Op
 from twingrad.interop.op.pickling import remembered
+from twingrad.interop.op.rules.asked import Needs
 from twingrad.interop.op.samples.host import Host, PlainFunction, as_host, asks
 from twingrad.interop.op.signature import POSITIONAL, Signature, defaults_of
 from twingrad.interop.op.structure.frame import Frame
@@ -97,7 +100,8 @@ def from_jacobian(
     Args:
         f: one output; its keyword-only parameters become the op's static ones.
         jac: ``jac(*inputs)``, with a tuple of Jacobians for several inputs; or True.  A
-            keyword-only parameter `out` gets what f returned.
+            keyword-only parameter `out` gets what f returned; with `needs` it is told which
+            are wanted, ``needs.x``, and may return None for the others.
         signature: gufunc notation, such as ``"(n)->()"``.
         hess: ``hess(x)``, the derivative of jac for one input, in the shape of the Jacobian and
             then that of the input, as SciPy's: with it there are second derivatives, without
@@ -128,19 +132,33 @@ def from_jacobian(
         op = make_op(f, parsed, host, name, dtypes, constants)
     if not callable(jac):
         raise ArgumentError(f"{op.label}: jac is a {type(jac).__name__}; expected a function")
-    (out,), seen = parsed.outputs, parsed.inputs
-    if asks(jac, "out"):
-        check_count(op, "jac", jac, len(op.names), ("out",))
-        jac, seen = LastIsOut(jac), (*seen, out)
-    slopes = Signature(seen, tuple(out + core for core in parsed.inputs))
-    jacobian = _derivative(op, "jac", jac, slopes, like=f if together else None)
+    find = _jacobians(op, jac, f if together else None)
     if hess is not None:
         _check_callable(op, "hess", hess)
-        (core,) = parsed.inputs
-        second = Signature(parsed.inputs, (out + core + core,))
-        contract(jacobian, _derivative(op, "hess", hess, second))
-    contract(op, jacobian)
+        (out,), (core,) = parsed.outputs, parsed.inputs
+        second = _derivative(op, "hess", hess, Signature(parsed.inputs, (out + core + core,)))
+        contract(find((True,)), 1, lambda _: second)
+    contract(op, len(parsed.inputs), find)
     return op
+
+
+def _jacobians(op: Op, jac: Function, like: Any) -> Callable[[tuple[bool, ...]], Op]:
+    """What finds the op of the Jacobians that are wanted; of all, where `jac` does not ask."""
+    (out,), inputs = op.signature.outputs, op.signature.inputs
+    tells, sees_out = asks(jac, "needs"), asks(jac, "out")
+    if tells or sees_out:
+        check_count(op, "jac", jac, len(inputs), ("needs", "out"))
+    seen, every = (*inputs, out) if sees_out else inputs, (True,) * len(inputs)
+
+    @functools.cache
+    def make(wanted: tuple[bool, ...]) -> Op:
+        needs = Needs(op.names, wanted) if tells else None
+        f = Asking(jac, needs, sees_out) if tells or sees_out else jac
+        slopes = tuple(out + core for core in itertools.compress(inputs, wanted))
+        return _derivative(op, "jac", f, Signature.of(seen, slopes), like)
+
+    make(every)  # where it does not fit, it says so now
+    return lambda wanted: make(wanted if tells else every)
 
 
 def _derivative(op: Op, kind: str, f: Function, signature: Signature, like: Any = None) -> Op:

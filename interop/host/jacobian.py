@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
+import itertools
+import operator
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -11,6 +14,7 @@ import numpy as np
 
 from twingrad.interop.host.cache import Cache
 from twingrad.interop.op.definition import Op
+from twingrad.interop.op.rules.asked import Needs
 from twingrad.interop.op.rules.derived import times
 from twingrad.interop.op.signature import POSITIONAL, as_tuple
 from twingrad.interop.op.statics.constants import Given
@@ -55,66 +59,81 @@ class _Part:
 
 
 @dataclass(frozen=True)
-class LastIsOut:
-    """A Jacobian that asks for `out`, as a function that takes it after the inputs."""
+class Asking:
+    """A Jacobian that asks, as a function of arrays alone: `out` comes last, if it is asked for.
+
+    With `needs` it returns the wanted ones only.
+    """
 
     function: Function
+    needs: Needs | None
+    sees_out: bool
 
     @property
     def __signature__(self) -> inspect.Signature:
         given = inspect.signature(self.function).parameters.values()
         before = [p.replace(default=p.empty) for p in given if p.kind in POSITIONAL]
         last = inspect.Parameter("out", inspect.Parameter.POSITIONAL_OR_KEYWORD)
-        after = [p for p in given if p.kind not in POSITIONAL and p.name != "out"]
-        return inspect.Signature([*before, last, *after])
+        told = {"out"} if self.needs is None else {"out", "needs"}
+        after = [p for p in given if p.kind not in POSITIONAL and p.name not in told]
+        return inspect.Signature([*before, *[last] * self.sees_out, *after])
 
     def __call__(self, *args: Any, **static: Any) -> Any:
-        """The Jacobian."""
-        return self.function(*args[:-1], out=args[-1], **static)
+        """The Jacobians."""
+        if self.sees_out:
+            *args, static["out"] = args  # type: ignore[assignment]
+        if self.needs is None:
+            return self.function(*args, **static)
+        found = as_tuple(self.function(*args, needs=self.needs, **static))
+        same = len(found) == len(self.needs)
+        return tuple(itertools.compress(found, self.needs)) if same else found
 
 
-def contract(op: Op, jacobian: Op) -> None:
-    """Give `op` the rules vjp(ct) = J^T ct and jvp(t) = J t.
+def contract(op: Op, count: int, jacobian: Callable[[tuple[bool, ...]], Op]) -> None:
+    """Give `op` the rules vjp(ct) = J^T ct and jvp(t) = J t, in its first `count` inputs.
 
-    A Jacobian that sees `out` has it as its last input; where that is differentiated in turn,
-    `hess` is the whole derivative, and that of `out` is zero.
+    `jacobian` is told which of these are wanted; its op returns their Jacobians, or all.  One that
+    sees `out` has it as its last input; where that is differentiated in turn, `hess` is the whole
+    derivative, and that of `out` is zero.
     """
-    (out,), count = op.signature.outputs, len(jacobian.signature.outputs)
-    inputs, seen = op.signature.inputs[:count], len(jacobian.signature.inputs)
+    (out,), inputs = op.signature.outputs, op.signature.inputs
+    sees_out = len(jacobian((True,) * count).signature.inputs) > count
 
-    def slopes_at(xp: Any, y: Any, given: Any, static: Any) -> tuple[Any, ...]:
-        return as_tuple(jacobian(xp, *(*given[:count], y)[:seen], **static))
+    def slopes_at(xp: Any, y: Any, given: Any, needs: Needs, static: Any) -> dict[int, Any]:
+        wanted = tuple(needs)[:count]
+        if not any(wanted):
+            return {}
+        arrays = (*given[:count], y) if sees_out else given[:count]
+        found = as_tuple(jacobian(wanted)(xp, *arrays, **static))
+        places = list(itertools.compress(range(count), wanted))
+        every = (
+            dict(enumerate(found)) if len(found) == count else dict(zip(places, found, strict=True))
+        )
+        return {i: every[i] for i in places}
 
-    def vjp(xp: Any, ct: Any, y: Any, *given: Any, **static: Any) -> Any:
-        pairs = zip(slopes_at(xp, y, given, static), inputs, strict=True)
-        found = (_dot(xp, _with_axes(ct, len(core), 0), j, out, core) for j, core in pairs)
-        return (*found, *(None,) * (len(given) - count))
+    def vjp(xp: Any, ct: Any, y: Any, *given: Any, needs: Needs, **static: Any) -> Any:
+        found: list[Any] = [None] * len(given)
+        for i, j in slopes_at(xp, y, given, needs, static).items():
+            found[i] = _dot(xp, _with_axes(ct, len(inputs[i]), 0), j, out, inputs[i])
+        return tuple(found)
 
-    def jvp(xp: Any, tangents: Any, y: Any, *given: Any, **static: Any) -> Any:
-        slopes = slopes_at(xp, y, given, static)
-        terms = [
-            xp.sum(
-                times(xp, _with_axes(t, len(out), len(core)), j), axis=tuple(range(-len(core), 0))
-            )
-            if core
-            else times(xp, _with_axes(t, len(out), 0), j)
-            for j, t, core in zip(slopes, tangents[:count], inputs, strict=True)
-            if t is not None
-        ]
-        total = terms[0]
-        for term in terms[1:]:
-            total = total + term
-        return total
+    def jvp(xp: Any, tangents: Any, y: Any, *given: Any, needs: Needs, **static: Any) -> Any:
+        terms = []
+        for i, j in slopes_at(xp, y, given, needs, static).items():
+            term = times(xp, _with_axes(tangents[i], len(out), len(inputs[i])), j)
+            axes = tuple(range(-len(inputs[i]), 0))
+            terms.append(xp.sum(term, axis=axes) if axes else term)
+        return functools.reduce(operator.add, terms) if terms else None
 
     for kind, rule in (("vjp", vjp), ("jvp", jvp)):
-        getattr(op, f"def_{kind}")(rule if seen > count else _blind(rule), host=False)
+        getattr(op, f"def_{kind}")(rule if sees_out else _blind(rule), host=False)
 
 
 def _blind(rule: Function) -> Function:
     """A rule that does not read `out`, so that it need not be kept."""
 
-    def blind(xp: Any, seeds: Any, out: Any, *given: Any, **static: Any) -> Any:
-        return rule(xp, seeds, None, *given, **static)
+    def blind(xp: Any, seeds: Any, out: Any, *given: Any, needs: Needs, **static: Any) -> Any:
+        return rule(xp, seeds, None, *given, needs=needs, **static)
 
     return blind
 
