@@ -1,5 +1,6 @@
 """Copies of an op with another function or other rules, such as rules times a factor."""
 
+import functools
 import inspect
 
 from twingrad.interop import Op, define
@@ -9,7 +10,7 @@ from twingrad.interop.op.signature import as_tuple
 
 def copy(op: Op, forward=None, vjp=None, jvp=None, dtypes=None) -> Op:
     """The same op with another function, rules or dtypes; None keeps what is there."""
-    options = {"dtypes": dtypes or op.dtypes, "linear": op.linear}
+    options = {"dtypes": dtypes or op.dtypes, "linear": op.linear, "constants": op.constants}
     made = define(str(op.signature), host=op.host, hidden=op.hidden, **options)(
         forward or function_of(op)
     )
@@ -38,10 +39,12 @@ def function_of(op: Op):
 def scaled(op: Op, factor: float, kinds=("vjp", "jvp")) -> Op:
     """Rules that are `factor` times the derivative: they show which code ran."""
 
+    @functools.wraps(op.vjp)  # a rule is handed the constants that it asks for by name
     def vjp(xp, ct, out, *inputs, **static):
         found = as_tuple(op.vjp(xp, ct, out, *inputs, **static))
         return tuple(None if g is None else factor * g for g in found)
 
+    @functools.wraps(op.jvp or op.vjp)
     def jvp(xp, tangents, out, *inputs, **static):
         found = as_tuple(op.jvp(xp, tangents, out, *inputs, **static))
         found = tuple(None if t is None else factor * t for t in found)

@@ -5,6 +5,7 @@ properties that must fail on it.  Most edit what the right rule returns; the thr
 the usually posted truncated-mixture gradient, which pass a glance, are written out.
 """
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -37,6 +38,7 @@ def edit_vjp(change):
     """A fault whose vjp returns change(xp, gradients, inputs) in place of the gradients."""
 
     def make(op):
+        @functools.wraps(op.vjp)
         def vjp(xp, ct, out, *inputs, **static):
             found = list(as_tuple(op.vjp(xp, ct, out, *inputs, **static)))
             change(xp, found, inputs)
@@ -51,6 +53,7 @@ def edit_jvp(change):
     """A fault whose jvp gets change(xp, tangents, inputs) in place of the tangents."""
 
     def make(op):
+        @functools.wraps(op.jvp)
         def jvp(xp, tangents, out, *inputs, **static):
             found = list(tangents)
             change(xp, found, inputs)
@@ -105,6 +108,16 @@ def conjugated(xp, values, inputs):
 
 def real_part(xp, values, inputs):
     values[2] = xp.real(values[2]) + 0 * values[2]
+
+
+def other_constants(op):
+    """A vjp with the constants 0.1 per cent larger."""
+
+    @functools.wraps(op.vjp)
+    def vjp(xp, ct, out, *inputs, **static):
+        return op.vjp(xp, ct, out, *inputs, **{n: 1.001 * x for n, x in static.items()})
+
+    return copy(op, vjp=vjp)
 
 
 def drop_hidden(op):
@@ -239,6 +252,7 @@ FAULTS = [
     Fault("the other convention", "transfer", edit_vjp(conjugated), VJP),
     Fault("jvp of the conjugate", "transfer", edit_jvp(conjugated), JVP),
     Fault("imaginary part lost", "transfer", edit_vjp(real_part), VJP),
+    Fault("of another grid", "density", other_constants, VJP),
     Fault("not conjugated", "intensity", edit_vjp(conjugated), VJP),
     Fault("jvp of the conjugate", "intensity", edit_jvp(conjugated), JVP),
     Fault("the transform backwards", "spectrum", edit_vjp(reversed_axis), (*VJP, "transposition")),

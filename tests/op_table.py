@@ -5,6 +5,8 @@ Known failures are data of the row, each with its reason, and strict.  `KINDS` a
 that the package does not ship, see `tests.kinds`.
 """
 
+import functools
+
 import numpy as np
 
 from tests import kinds
@@ -128,6 +130,13 @@ KINDS = [
         textbook=textbook.spectrum,
         truth=truth.spectrum,
         least=1.0,
+    ),
+    Row(
+        kinds.density,
+        kind="a constant, which is no argument",
+        boxes=((-1.0, 1.0), (0.5, 1.5)),
+        textbook=functools.partial(textbook.density, grid=kinds.GRID),
+        truth=functools.partial(truth.density, grid=kinds.GRID),
     ),
     Row(
         kinds.integrals,

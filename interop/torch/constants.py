@@ -6,6 +6,9 @@ them all, and what traces gets it as torch's own constants, such as ``torch.tens
 
 from __future__ import annotations
 
+import contextlib
+import threading
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -15,11 +18,12 @@ from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
 from torch.autograd import forward_ad
 from torch.utils._python_dispatch import _disable_current_modes
 
-from twingrad.interop.op.framework import DTYPES, kind
+from twingrad.interop.op.framework import DTYPES, Arrays, kind, precision
 from twingrad.interop.op.statics.constants import Constant
 from twingrad.interop.torch.memory import call_with_arrays
 from twingrad.interop.torch.sharded import is_sharded, replicated
 
+_PROGRAM = threading.local()
 _NO_DEVICE = (RuntimeError, AssertionError, NotImplementedError)
 
 
@@ -33,10 +37,34 @@ def constant(constant: Constant, like: torch.Tensor, bits: int) -> torch.Tensor:
     if not traced and type(like) is torch.Tensor and found.device == like.device:
         return found
     if traced:
-        found = torch.ops.aten.lift_fresh(found).to(like.device)
+        known = getattr(_PROGRAM, "constants", {}).get((constant, bits))
+        found = torch.ops.aten.lift_fresh(found) if known is None else known
+        found = found.to(like.device)
     if is_sharded((like,)):
         found = replicated(found, like)
     return constant.hand(found)  # type: ignore[no-any-return]
+
+
+def for_export(op: Any, inputs: Arrays) -> list[torch.Tensor]:
+    """The constants that the op's function takes, for the node of an exported program.
+
+    torch loses those that it first meets where it takes the node apart.
+    """
+    names, bits = op.takes.get("function", ()), precision(inputs)
+    return [constant(op.constants[name], inputs[0], bits) for name in names]
+
+
+@contextlib.contextmanager
+def given_by_export(op: Any, inputs: Arrays, constants: Arrays) -> Iterator[None]:
+    """While a program is traced, the op's constants are those that were given with its node."""
+    names, bits = op.takes.get("function", ()), precision(inputs)
+    pairs = zip(names, constants, strict=False)  # none in a program of before
+    before = getattr(_PROGRAM, "constants", {})
+    _PROGRAM.constants = {(op.constants[name], bits): x for name, x in pairs}
+    try:
+        yield
+    finally:
+        _PROGRAM.constants = before
 
 
 def _make(constant: Constant, device: torch.device, bits: int) -> torch.Tensor:

@@ -6,9 +6,10 @@ torch.compile, torch.export and meta tensors all see one ordinary operator.  It 
 derivative of its own: the Function around it supplies the rules.
 
 ``twingrad::op(Tensor[] inputs, str name) -> Tensor[]`` is a whole op with its rules, in the
-graph of ``torch.export``.  Exported as its forward code, an op would be differentiated by
-autodiff of that code.  It is a composite operator: torch keeps it in the exported program and
-takes it apart in ``run_decompositions``, where only the forward pass is wanted.
+graph of ``torch.export``; the op's constants stand after its inputs.  Exported as its forward
+code, an op would be differentiated by autodiff of that code.  It is a composite operator: torch
+keeps it in the exported program and takes it apart in ``run_decompositions``, where only the
+forward pass is wanted.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from twingrad.interop.op.framework import Arrays
 from twingrad.interop.op.kernel import Kernel
 from twingrad.interop.op.promises import promised
 from twingrad.interop.torch.batched import on_first_vmap, on_vmap
+from twingrad.interop.torch.constants import given_by_export
 from twingrad.interop.torch.memory import call_with_arrays
 from twingrad.interop.torch.names import find, hold, name_of
 from twingrad.interop.torch.sharded import is_sharded, on_local_batches
@@ -66,7 +68,11 @@ def _on_vmap(info: Any, dims: Any, inputs: Sequence[torch.Tensor], name: str) ->
 
 
 def _apply(inputs: Sequence[torch.Tensor], name: str) -> list[torch.Tensor]:
-    outs = take_apart(find(name), tuple(inputs))
+    function = find(name)
+    count = len(function.kernel.op.names)
+    arrays, constants = tuple(inputs[:count]), tuple(inputs[count:])
+    with given_by_export(function.kernel.op, arrays, constants):
+        outs = take_apart(function, arrays)
     return list(outs) if isinstance(outs, tuple) else [outs]
 
 

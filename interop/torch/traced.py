@@ -17,6 +17,7 @@ from torch.compiler import is_exporting
 
 from twingrad.interop.errors import ArgumentError, ExportError
 from twingrad.interop.op.framework import Arrays
+from twingrad.interop.torch.constants import for_export
 from twingrad.interop.torch.names import hold, name_of
 
 _FAKE = torch._C._TorchDispatchModeKey.FAKE
@@ -48,7 +49,8 @@ def _call_exported(function: Any, inputs: Arrays) -> Any:
             "program.module()"
         )
     hold(function)
-    outs = torch.ops.twingrad.op(list(inputs), name_of(function.kernel))
+    given = [*inputs, *for_export(function.kernel.op, inputs)]
+    outs = torch.ops.twingrad.op(given, name_of(function.kernel))
     return outs[0] if len(outs) == 1 else tuple(outs)
 
 

@@ -66,6 +66,11 @@ def convolve(lib, x, y):
     return lib.stack([sum(row) for row in terms], -1)
 
 
+def density(lib, x, width, grid):
+    z = [(g - x) / width[..., None] for g in grid]
+    return lib.stack([lib.sum(lib.exp(-0.5 * u * u), -1) for u in z], -1)
+
+
 def spectrum(lib, x):
     n = x.shape[-1]
     turns = [[cmath.exp(-2j * cmath.pi * j * k / n) for j in range(n)] for k in range(n // 2 + 1)]

@@ -125,6 +125,25 @@ def convolve(x, y):
     return value, first, second
 
 
+def density(x, width, grid):
+    n, w = len(x), width
+    value = [mp.mpf(0)] * len(grid)
+    first = [[mp.mpf(0)] * (n + 1) for _ in grid]
+    second = [[[mp.mpf(0)] * (n + 1) for _ in range(n + 1)] for _ in grid]
+    for k, g in enumerate(grid):
+        rows = second[k]
+        for i in range(n):
+            u = (g - x[i]) / w
+            e = mp.exp(-(u**2) / 2)
+            value[k] += e
+            first[k][i] = e * u / w
+            first[k][n] += e * u**2 / w
+            rows[i][i] = e * (u**2 - 1) / w**2
+            rows[i][n] = rows[n][i] = e * (u**3 - 2 * u) / w**2
+            rows[n][n] += e * (u**4 - 3 * u**2) / w**2
+    return value, first, second
+
+
 def spectrum(x):
     n = len(x)
     first = [[mp.expjpi(mp.mpf(-2 * j * k) / n) for j in range(n)] for k in range(n // 2 + 1)]
