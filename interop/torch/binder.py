@@ -32,7 +32,7 @@ from twingrad.interop.op.framework import DTYPES, Arrays, inexact, kind
 from twingrad.interop.op.kernel import Kernel
 from twingrad.interop.op.promises import follows
 from twingrad.interop.op.signature import Plan, Shape
-from twingrad.interop.op.statics.static import KEPT
+from twingrad.interop.op.statics.static import KEPT, plain
 from twingrad.interop.op.structure.family import Family
 from twingrad.interop.torch.call import call_rule
 from twingrad.interop.torch.constants import constant
@@ -228,6 +228,7 @@ def _prepare(
     Raises:
         ArgumentError: an argument is no tensor or number, or tensors are on two devices.
     """
+    args = tuple([plain(x) for x in args])
     device = _device(op, args)
     tensors = [x for x in args if isinstance(x, torch.Tensor) and inexact(x)]
     shaped = [x for x in tensors if x.dim()] or tensors  # 0-d tensors do not promote others

@@ -115,6 +115,36 @@ def test_a_number_of_numpy_is_a_static_parameter(framework, p):
         f(x, p=np.array(3.0))
 
 
+SCALARS = [
+    np.float64, np.float32, np.float16, np.int64, np.int32, np.int8, np.uint8, np.bool_,
+    np.complex128, np.complex64,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", SCALARS)
+@pytest.mark.parametrize("host", [False, True])
+def test_a_number_of_numpy_is_an_argument(kind, host):
+    """In torch it does not promote, and no part of it is lost; JAX and NumPy: as there."""
+    torch = pytest.importorskip("torch")
+
+    @define("(),()->()", host=host)
+    def times(xp, x, s):
+        return x * s
+
+    number = kind(2 + 3j) if kind(0).dtype.kind == "c" else kind(2)
+    want = 1.5 * number.item()
+    for framework, x in (("torch", torch.full((2,), 1.5)), ("numpy", np.full(2, 1.5, "f4"))):
+        runs = [bound(framework, times)]
+        if framework == "torch":
+            runs.append(torch.compile(runs[0], fullgraph=True, backend="aot_eager"))
+        for run in runs:
+            y = run(x, number)
+            assert as_numpy(y).tolist() == [want, want]
+            low = framework == "torch" or kind(0).dtype.itemsize < (16 if want.imag else 8)
+            precision = "complex64" if want.imag else "float32"
+            assert not low or str(y.dtype).removeprefix("torch.") == precision
+
+
 def test_a_symbolic_size_in_a_tuple_is_a_number():
     torch = pytest.importorskip("torch")
 
