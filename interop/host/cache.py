@@ -50,6 +50,9 @@ class Cache:
         self._pending: dict[Any, Future[Any]] = {}
         self._lock = Lock()
 
+    def __reduce__(self) -> Any:
+        return Cache, (self.size,)  # what is in it stays in this process
+
     def __len__(self) -> int:
         return len(self._kept)
 

@@ -11,7 +11,9 @@ from typing import Any
 import numpy as np
 
 from twingrad.interop.errors import ArgumentError, SignatureError
+from twingrad.interop.host.cache import Cache
 from twingrad.interop.host.jacobian import Asking, Together, contract
+from twingrad.interop.host.kept import keeping, share
 from twingrad.interop.op.definition import Op
 from twingrad.interop.op.pickling import remembered
 from twingrad.interop.op.rules.asked import Needs
@@ -31,13 +33,15 @@ def _with_slopes(f: Function, frame: Frame, given: dict[str, Any]) -> Function:
 
 
 @remembered
-@structured(vjp=wrapped(Gradients, 1), jvp=wrapped(Tangents, 1))
+@structured(vjp=wrapped(Gradients, 1), jvp=wrapped(Tangents, 1), kept=refused("from_numpy's kept"))
 def from_numpy(
     f: Function,
     *,
     signature: str,
     vjp: Function | None = None,
     jvp: Function | None = None,
+    kept: Function | None = None,
+    cache: Cache | None = None,
     dtypes: Any = None,
     constants: Any = (),
     host: Host | bool = True,
@@ -54,6 +58,11 @@ def from_numpy(
             arguments; `ct` is a tuple where f has several outputs.  A keyword-only parameter
             `out` gets what f returned, and `needs` which are wanted, see `Op.def_vjp`.
         jvp: ``jvp(tangents, *inputs)``, the tangent of the output; `out` and `needs` likewise.
+        kept: ``kept(*some_inputs)``, chosen by the names of its parameters: what f, vjp and jvp
+            share, such as a factorisation.  Each gets its result that has a keyword-only
+            parameter `kept`.  It is made once for the same numbers, and again where it is
+            gone: in another process, or beyond the size of the cache.
+        cache: where that is, a `Cache`; None: one for the latest 64.
         dtypes: of the outputs, see `define`: "complex" where f makes complex numbers of real
             ones, "real" the other way round, "int64" for indices and counts.
         constants: arrays that are no arguments, such as a grid, see `define`: for f, and for
@@ -65,9 +74,13 @@ def from_numpy(
         SignatureError: the notation is wrong, or a function does not take what it promises.
         ArgumentError: something that is called is no function.
     """
-    op = make_op(f, Signature.parse(signature), host, name, dtypes, constants)
+    parsed = Signature.parse(signature)
+    names = _parameters(f, len(parsed.inputs))[0]
+    shared = share(f"{name or _name(f)} {parsed}", kept, names, cache, (f, vjp, jvp))
+    op = make_op(keeping(f, shared, 0), parsed, host, name, dtypes, constants)
     for kind, rule in (("vjp", vjp), ("jvp", jvp)):
         if rule is not None:
+            rule = keeping(rule, shared, 1)
             check_count(op, kind, rule, 1 + len(op.names), ("needs", "out"))
             rule = PlainFunction(rule, rule=True, sees_out=asks(rule, "out"))
             getattr(op, f"def_{kind}")(rule)
