@@ -42,8 +42,13 @@ def number_dtype(op: Op, x: Any, bits: int) -> str:
     return DTYPES["complex" if isinstance(x, complex) else "real", bits]
 
 
-def bind_family(op: Family, framework: str, bind: Callable[[Op], Any], **attributes: Any) -> Any:
-    """The function of an op with structured arguments, from the binder of ordinary ops."""
+def bind_family(
+    op: Family, framework: str, bind: Callable[[Op], Any], function: Any = None, **attributes: Any
+) -> Any:
+    """The function of an op with structured arguments, from the binder of ordinary ops.
+
+    Or the `function` that is given, with its name, signature and docstring.
+    """
     flatten = op.flatten
 
     def bound(*args: Any, **kwargs: Any) -> Any:
@@ -54,7 +59,7 @@ def bind_family(op: Family, framework: str, bind: Callable[[Op], Any], **attribu
         flat, leaves, static = flatten(args, kwargs)
         return bind(flat).all_outputs(*leaves, **static)
 
-    return describe(bound, op, framework, all_outputs=all_outputs, **attributes)
+    return describe(function or bound, op, framework, all_outputs=all_outputs, **attributes)
 
 
 def _parameters(op: Op) -> list[inspect.Parameter]:

@@ -26,7 +26,7 @@ from typing import Any
 import torch
 
 from twingrad.interop.errors import ArgumentError
-from twingrad.interop.op.binding import bind_family, describe, number_dtype, split_call
+from twingrad.interop.op.binding import describe, number_dtype, split_call
 from twingrad.interop.op.definition import Op
 from twingrad.interop.op.framework import DTYPES, Arrays, inexact, kind
 from twingrad.interop.op.kernel import Kernel
@@ -34,12 +34,13 @@ from twingrad.interop.op.promises import follows
 from twingrad.interop.op.signature import Plan, Shape
 from twingrad.interop.op.statics.static import KEPT, plain
 from twingrad.interop.op.structure.family import Family
+from twingrad.interop.torch import family
 from twingrad.interop.torch.call import call_rule
 from twingrad.interop.torch.constants import constant
 from twingrad.interop.torch.function import autocast_on, make_function, pull_back
 from twingrad.interop.torch.names import register
 from twingrad.interop.torch.operators import call_host
-from twingrad.interop.torch.traced import apply, gone
+from twingrad.interop.torch.traced import apply, fits, gone, outside, own_code
 from twingrad.interop.xp import torch as xp
 
 _FULL = frozenset((torch.float32, torch.float64))
@@ -88,7 +89,7 @@ def bind(op: Op) -> Any:
                 msg=f"{op.label}: bind an op before a compiled function is called for the first "
                 "time, not in it"
             )
-        op.bound["torch"] = bind_family(op, "torch", bind) if isinstance(op, Family) else _make(op)
+        op.bound["torch"] = family.make(op, bind) if isinstance(op, Family) else _make(op)
     return op.bound["torch"]
 
 
@@ -146,12 +147,12 @@ def _make(op: Op) -> Any:
 
     # Dynamo traces the function that it is given itself, allowed in the graph or not.
     def bound(*args: Any, **kwargs: Any) -> Any:
-        if kwargs and torch.compiler.is_dynamo_compiling() and not _fits(op.label, kwargs):
-            return _outside(evaluate, args, kwargs)  # pyright: ignore[reportCallIssue]
+        if kwargs and torch.compiler.is_dynamo_compiling() and not fits(op.label, kwargs):
+            return outside(evaluate, args, kwargs)  # pyright: ignore[reportCallIssue]
         return evaluate(*args, **kwargs)
 
-    _own_code(bound, op)
-    _own_code(evaluate, op)
+    own_code(bound, op)
+    own_code(evaluate, op)
 
     def all_outputs(*args: Any, **kwargs: Any) -> Any:
         return call(args, kwargs)[0]
@@ -160,33 +161,6 @@ def _make(op: Op) -> Any:
     if op.complete:
         bound.__dict__["Function"] = default()
     return bound
-
-
-def _fits(label: str, kwargs: dict[str, Any]) -> bool:
-    """Whether Dynamo, which runs this, can put the static parameters into a graph."""
-    for name, value in kwargs.items():
-        if isinstance(value, set | frozenset) or callable(value):
-            torch._dynamo.graph_break(
-                msg=f"{label}: the static parameter {name!r} is a {type(value).__name__}, which "
-                "torch.compile cannot put into a graph. Compile without fullgraph=True, or make "
-                "the op in a function that takes this value, so that it is no parameter"
-            )
-            return False
-    return True
-
-
-@torch.compiler.disable  # type: ignore[untyped-decorator]
-def _outside(function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
-    return function(*args, **kwargs)
-
-
-def _own_code(closure: Any, op: Op) -> None:
-    """Give a closure a code object of its own.
-
-    What Dynamo compiled is kept by code object: with a shared one, the second op that is
-    compiled would run the first.
-    """
-    closure.__code__ = closure.__code__.replace(co_name=op.name.replace(".", "_"))
 
 
 def _concrete(value: Any) -> Any:

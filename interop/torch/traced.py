@@ -66,6 +66,34 @@ def gone(label: str) -> Callable[..., Any]:
     return raise_gone
 
 
+def fits(label: str, kwargs: dict[str, Any]) -> bool:
+    """Whether Dynamo, which runs this, can put the static parameters into a graph."""
+    for name, value in kwargs.items():
+        if isinstance(value, set | frozenset) or callable(value):
+            torch._dynamo.graph_break(
+                msg=f"{label}: the static parameter {name!r} is a {type(value).__name__}, which "
+                "torch.compile cannot put into a graph. Compile without fullgraph=True, or make "
+                "the op in a function that takes this value, so that it is no parameter"
+            )
+            return False
+    return True
+
+
+@torch.compiler.disable  # type: ignore[untyped-decorator]
+def outside(function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+    """The call, left out of the graph."""
+    return function(*args, **kwargs)
+
+
+def own_code(closure: Any, op: Any) -> None:
+    """Give a closure a code object of its own.
+
+    What Dynamo compiled is kept by code object: with a shared one, the second op that is
+    compiled would run the first.
+    """
+    closure.__code__ = closure.__code__.replace(co_name=op.name.replace(".", "_"))
+
+
 def _make_twin(function: Any, label: str) -> Any:
     held = weakref.ref(function)
     twin: Any

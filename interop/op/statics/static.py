@@ -17,6 +17,8 @@ from twingrad.interop.op.statics.hidden import is_array
 # beyond that the least recently used goes, and with it all that it held.
 KEPT = 64
 
+# as tuples, which compilers that trace this can read
+_SEVERAL, _CHANGING, _INEXACT = (tuple, frozenset), (list, dict, set), (float, complex)
 _SIMPLE = frozenset((bool, int, float, complex, str))
 
 
@@ -119,10 +121,10 @@ def typed(value: Any) -> Any:
     """A key that tells 1, 1.0 and True apart, and 0.0 and -0.0; NaN is equal to itself."""
     if type(value) is float:  # the usual ones first
         return float, repr(value)
-    if isinstance(value, tuple | frozenset):
+    if isinstance(value, _SEVERAL):
         several = tuple if isinstance(value, tuple) else frozenset
         return type(value), several(map(typed, value))
-    return type(value), repr(value) if isinstance(value, float | complex) else value
+    return type(value), repr(value) if isinstance(value, _INEXACT) else value
 
 
 def written(static: Static) -> str | None:
@@ -141,9 +143,9 @@ def hashable(value: Any) -> bool:
     """Arrays and tracers of arrays are not: their hash is their identity, if any."""
     if type(value) in _SIMPLE:
         return True
-    if isinstance(value, tuple | frozenset):
+    if isinstance(value, _SEVERAL):
         return all(map(hashable, value))
-    if isinstance(value, list | dict | set):  # those of compilers have a hash, too
+    if isinstance(value, _CHANGING):  # those of compilers have a hash, too
         return False
     try:
         hash(value)

@@ -121,7 +121,14 @@ class Family(Op):
     def flatten(
         self, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> tuple[Op, list[Any], dict[str, Any]]:
-        """The ordinary op for a call, its arguments, and the static ones.
+        """The ordinary op for a call, its arguments, and the static ones; see `take`."""
+        leaves, key, kwargs = self.take(args, kwargs)
+        return self.flat(tuple(key)), leaves, kwargs
+
+    def take(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[list[Any], list[Any], dict[str, Any]]:
+        """The arrays in the arguments of a call, the key of the others, and the static ones.
 
         Raises:
             ArgumentError: one is missing, unknown, given twice, or of another structure.
@@ -142,7 +149,7 @@ class Family(Op):
         except Misfit as error:
             where = f"{self.paths[place]}{error.path}"
             raise ArgumentError(f"{self.label}: {where} {error.text}") from None
-        return self.flat(tuple(key)), leaves, kwargs
+        return leaves, key, kwargs
 
     def _ordered(
         self, args: tuple[Any, ...], kwargs: dict[str, Any]

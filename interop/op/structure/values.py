@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import functools
+import math
+import operator
 from collections.abc import Mapping
 from typing import Any
 
 from twingrad.interop.op.statics.hidden import is_array
 from twingrad.interop.op.statics.static import hashable, plain, typed
+
+_SEQUENCES = (list, tuple)  # which compilers that trace this can read
 
 
 class Misfit(Exception):  # noqa: N818
@@ -20,7 +24,7 @@ class Misfit(Exception):  # noqa: N818
 
 def is_sequence(x: Any) -> bool:
     """Whether it is a list or a tuple."""
-    return isinstance(x, list | tuple)
+    return isinstance(x, _SEQUENCES)
 
 
 def contents(x: Any) -> Mapping[Any, Any] | None:
@@ -42,6 +46,15 @@ def contents(x: Any) -> Mapping[Any, Any] | None:
     return found
 
 
+def _concrete(value: Any) -> Any:
+    """A number in place of the symbol that a compiler puts there where a field changes."""
+    if type(value) is int:
+        return operator.index(value)
+    if type(value) is float:
+        return math.nextafter(value, value)  # itself
+    return tuple(map(_concrete, value)) if type(value) is tuple else value
+
+
 def fixed(cls: type, name: Any, value: Any) -> tuple[Any, ...]:
     """A field that is no argument as part of a key: its name, what tells it apart, its value.
 
@@ -53,7 +66,7 @@ def fixed(cls: type, name: Any, value: Any) -> tuple[Any, ...]:
     kept = isinstance(getattr(cls, str(name), None), functools.cached_property)
     if kept or str(name).startswith("__"):
         return ()
-    value = plain(value)
+    value = _concrete(plain(value))
     if not hashable(value):
         what = "an array" if is_array(value) else f"a {type(value).__name__}"
         raise Misfit(
