@@ -126,8 +126,7 @@ def render(record, shipped, kinds):
     rows += ["", BESIDES, "", "| kind of op | torch | JAX |", "|---|---|---|"]
     for row in kinds:
         cells = [_lines(record, row.name, side, limits, notes) for side in SIDES]
-        signature = str(row.op.signature).replace("|", "\\|")
-        rows.append(f"| {row.kind}: `{row.name}` `{signature}` | {cells[0]} | {cells[1]} |")
+        rows.append(f"| {row.kind}: `{row.op.label}` | {cells[0]} | {cells[1]} |")
     footnotes = [f"{number}. {text}" for text, number in notes.items()]
     return "\n".join([*rows, "", *footnotes]) + "\n"
 

@@ -3,6 +3,7 @@
 import functools
 import inspect
 
+from tests.structured import copied
 from twingrad.interop import Op, define
 from twingrad.interop.op.samples.host import PlainFunction
 from twingrad.interop.op.signature import as_tuple
@@ -11,9 +12,11 @@ from twingrad.interop.op.signature import as_tuple
 def copy(op: Op, forward=None, vjp=None, jvp=None, dtypes=None) -> Op:
     """The same op with another function, rules or dtypes; None keeps what is there."""
     options = {"dtypes": dtypes or op.dtypes, "linear": op.linear, "constants": op.constants}
-    made = define(str(op.signature), host=op.host, hidden=op.hidden, **options)(
-        forward or function_of(op)
-    )
+    options |= {"host": op.host, "hidden": op.hidden}
+    function = forward or function_of(op)
+    if op.origin:
+        return copied(op, function, vjp or op.vjp, jvp or op.jvp, **options)
+    made = define(str(op.signature), **options)(function)
     for kind, rule in (("vjp", vjp or op.vjp), ("jvp", jvp or op.jvp)):
         if rule is not None:
             getattr(made, f"def_{kind}")(rule, host=False)

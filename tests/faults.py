@@ -252,6 +252,8 @@ FAULTS = [
     Fault("the other convention", "transfer", edit_vjp(conjugated), VJP),
     Fault("jvp of the conjugate", "transfer", edit_jvp(conjugated), JVP),
     Fault("imaginary part lost", "transfer", edit_vjp(real_part), VJP),
+    Fault("twice, in a structure", "decay", edit_vjp(times(2.0, 0)), VJP),
+    Fault("jvp 0.1 per cent, in a structure", "decay", edit_jvp(times(1.001, 1)), JVP),
     Fault("of another grid", "density", other_constants, VJP),
     Fault("not conjugated", "intensity", edit_vjp(conjugated), VJP),
     Fault("jvp of the conjugate", "intensity", edit_jvp(conjugated), JVP),

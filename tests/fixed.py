@@ -5,6 +5,7 @@ of the op itself batch them, too.
 """
 
 from tests.op_table import ROWS
+from tests.structured import called
 from twingrad.interop.numpy import bind
 
 _FIXED = {row.name: row.fixed for row in ROWS if row.fixed}
@@ -32,7 +33,7 @@ def hold(op, function, array=lambda x: x):
 
 def numpy_function(op):
     """The NumPy binder's function, `vjp` and `jvp` of the moving arguments."""
-    bound = bind(op)
+    bound = called(op, bind)
     if op.name not in _FIXED:
         return bound
     held = hold(op, bound)

@@ -4,6 +4,8 @@ Each is at the top of this module, under its own name: so it can be pickled.
 """
 
 import cmath
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -106,6 +108,42 @@ def _(xp, tangents, out, gain, field):
     rest = 2 * gain[..., None] * xp.real(xp.conj(field) * moved)
     return g_dot[..., None] * (xp.real(field) ** 2 + xp.imag(field) ** 2) + rest
 
+
+@dataclass(frozen=True)
+class Decay:
+    """How fast, and from where."""
+
+    rate: Any
+    amplitude: Any
+
+
+@define("{rate: (), amplitude: ()}, (n), ()? -> (n)")
+def decay(xp, params, times, offset=None):
+    """y_k = a exp(-r t_k), and an offset if there is one."""
+    y = params.amplitude[..., None] * xp.exp(-params.rate[..., None] * times)
+    return y if offset is None else y + offset[..., None]
+
+
+@decay.def_vjp
+def _(xp, ct, out, params, times, offset):
+    fallen = ct * xp.exp(-params.rate[..., None] * times)
+    slope = -params.amplitude[..., None] * fallen
+    bars = Decay(rate=xp.sum(slope * times, axis=-1), amplitude=xp.sum(fallen, axis=-1))
+    times_bar = slope * params.rate[..., None]
+    return bars, times_bar, None if offset is None else xp.sum(ct, axis=-1)
+
+
+@decay.def_jvp
+def _(xp, tangents, out, params, times, offset):
+    dots, times_dot, offset_dot = tangents
+    fallen = xp.exp(-params.rate[..., None] * times)
+    power = dots.rate[..., None] * times + params.rate[..., None] * times_dot
+    y_dot = (dots.amplitude[..., None] - params.amplitude[..., None] * power) * fallen
+    return y_dot if offset is None else y_dot + offset_dot[..., None]
+
+
+# the ordinary op for calls with a Decay and without an offset
+decay_of_object = decay.flatten((Decay(rate=1.0, amplitude=1.0), 0.0), {})[0]
 
 GRID = (-1.0, 1 / 3, 1.25)
 

@@ -139,6 +139,13 @@ KINDS = [
         truth=functools.partial(truth.density, grid=kinds.GRID),
     ),
     Row(
+        kinds.decay_of_object,
+        kind="structured arguments: a dataclass, and one that is None",
+        boxes=((0.5, 1.5), (-1.5, -0.5), (-1.0, 1.0)),
+        textbook=textbook.decay,
+        truth=truth.decay,
+    ),
+    Row(
         kinds.integrals,
         kind="linear, with a static parameter that is a size",
         boxes=((0.5, 1.5),),

@@ -14,6 +14,7 @@ import numpy as np
 from tests.fixed import hold
 from tests.op_row import COMPLEX
 from tests.pairs import Split, split, whole
+from tests.structured import called
 from twingrad.interop.jax import bind
 
 NAME = "jax"
@@ -30,7 +31,7 @@ vjp, jvp, linearize = jax.vjp, jax.jvp, jax.linearize
 
 def function(op):
     """The bound op, of those of its arguments that can move."""
-    return hold(op, bind(op))
+    return hold(op, called(op, bind))
 
 
 def array(x):

@@ -13,6 +13,7 @@ import torch
 from tests.fixed import hold
 from tests.op_row import COMPLEX
 from tests.pairs import Split, split, whole
+from tests.structured import called
 from twingrad.interop.torch import bind
 
 NAME = "torch"
@@ -29,7 +30,7 @@ vjp, jvp, linearize = torch.func.vjp, torch.func.jvp, torch.func.linearize
 
 def function(op):
     """The bound op, of those of its arguments that can move."""
-    return hold(op, bind(op), _at_hand)
+    return hold(op, called(op, bind), _at_hand)
 
 
 def _at_hand(x):

@@ -50,7 +50,7 @@ def test_the_tables_say_which_lines_a_kind_of_op_does_not_have():
     table = conformance.render(Record(cells), shipped, kinds)
     assert f"| {len(shipped)} of " not in table and f" of {len(shipped)} ops (" in table
     for row in kinds:
-        (text,) = [text for text in table.splitlines() if f"`{row.name}`" in text]
+        (text,) = [text for text in table.splitlines() if f"`{row.op.label}`" in text]
         refused = [line for line in LINES if (line, "JAX") in row.limits]
         want = f"all lines but {', '.join(refused)} (" if refused else "all lines |"
         assert row.kind in text and want in text.rpartition(" | ")[2]

@@ -71,6 +71,10 @@ def density(lib, x, width, grid):
     return lib.stack([lib.sum(lib.exp(-0.5 * u * u), -1) for u in z], -1)
 
 
+def decay(lib, rate, amplitude, times):
+    return amplitude[..., None] * lib.exp(-rate[..., None] * times)
+
+
 def spectrum(lib, x):
     n = x.shape[-1]
     turns = [[cmath.exp(-2j * cmath.pi * j * k / n) for j in range(n)] for k in range(n // 2 + 1)]

@@ -144,6 +144,23 @@ def density(x, width, grid):
     return value, first, second
 
 
+def decay(rate, amplitude, times):
+    n, value, first, second = len(times), [], [], []
+    for k, t in enumerate(times):
+        e, at, slopes = mp.exp(-rate * t), (0, 2 + k), (-t, -rate)  # of log e
+        row, rows = [mp.mpf(0)] * (n + 2), [[mp.mpf(0)] * (n + 2) for _ in range(n + 2)]
+        row[1] = e
+        for i, a in zip(at, slopes, strict=True):
+            row[i] = amplitude * a * e
+            rows[1][i] = rows[i][1] = a * e
+            for j, b in zip(at, slopes, strict=True):
+                rows[i][j] = amplitude * e * (a * b - (i != j))
+        value.append(amplitude * e)
+        first.append(row)
+        second.append(rows)
+    return value, first, second
+
+
 def spectrum(x):
     n = len(x)
     first = [[mp.expjpi(mp.mpf(-2 * j * k) / n) for j in range(n)] for k in range(n // 2 + 1)]
