@@ -1,4 +1,4 @@
-"""The README's Python examples run and print what they show, to a user: without our settings."""
+"""The examples in README and docs run and print what they show, to a user: without our settings."""
 
 import os
 import subprocess
@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-README = Path(__file__).parent.parent.parent / "README.md"
+ROOT = Path(__file__).parent.parent.parent
+PAGES = ["README.md", *sorted(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md"))]
 RUN = """
 import doctest, sys
 result = doctest.testfile(sys.argv[1], module_relative=False, optionflags=doctest.ELLIPSIS)
@@ -17,12 +18,13 @@ sys.exit(result.failed)
 SETTINGS = ("JAX_", "XLA_", "OMP_", "TORCH")  # what the suite sets, float64 in JAX among them
 
 
-def test_the_readme_prints_what_it_shows(tmp_path):
+@pytest.mark.parametrize("page", PAGES)
+def test_the_page_prints_what_it_shows(page, tmp_path):
     pytest.importorskip("torch")
     pytest.importorskip("jax")
     environment = {k: v for k, v in os.environ.items() if not k.startswith(SETTINGS)}
     done = subprocess.run(
-        [sys.executable, "-c", RUN, str(README)],
+        [sys.executable, "-c", RUN, str(ROOT / page)],
         capture_output=True,
         text=True,
         timeout=300,
