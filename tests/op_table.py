@@ -12,7 +12,7 @@ import numpy as np
 from tests import kinds
 from tests.hard_inputs import INTERVALS, LAWS, LOG_PROBABILITIES, MIXTURES, POLES, SIGNALS
 from tests.op_row import ALL_ORDERS, HOST_LIMITS, Row
-from tests.references import linear, textbook, truth
+from tests.references import linear, textbook, truth, truth_kinds
 from twingrad import ops
 
 _MIXTURE = ((-1.0, 1.0), (0.5, 1.5), (0.2, 1.0), (-2.0, -0.5), (0.5, 2.0))
@@ -103,7 +103,7 @@ KINDS = [
         kind="sizes that are computed from others",
         boxes=((0.5, 1.5), (-1.5, -0.5)),
         textbook=textbook.convolve,
-        truth=truth.convolve,
+        truth=truth_kinds.convolve,
         hard=SIGNALS,
     ),
     Row(
@@ -111,7 +111,7 @@ KINDS = [
         kind="complex numbers, and real ones",
         boxes=((-1.0, 1.0), (-1.5 - 0.5j, -0.5 + 0.5j), (0.5 - 1.0j, 1.5 + 1.0j)),
         textbook=textbook.transfer,
-        truth=truth.transfer,
+        truth=truth_kinds.transfer,
         least=0.25,
         hard=POLES,
     ),
@@ -120,7 +120,7 @@ KINDS = [
         kind="real results of complex numbers",
         boxes=((0.5, 1.5), (-1.0 - 1.0j, 1.0 + 1.0j)),
         textbook=textbook.intensity,
-        truth=truth.intensity,
+        truth=truth_kinds.intensity,
         in_parts=True,
     ),
     Row(
@@ -128,7 +128,7 @@ KINDS = [
         kind="linear, with complex results of real numbers",
         boxes=((0.5, 1.5),),
         textbook=textbook.spectrum,
-        truth=truth.spectrum,
+        truth=truth_kinds.spectrum,
         least=1.0,
     ),
     Row(
@@ -136,21 +136,21 @@ KINDS = [
         kind="a constant, which is no argument",
         boxes=((-1.0, 1.0), (0.5, 1.5)),
         textbook=functools.partial(textbook.density, grid=kinds.GRID),
-        truth=functools.partial(truth.density, grid=kinds.GRID),
+        truth=functools.partial(truth_kinds.density, grid=kinds.GRID),
     ),
     Row(
         kinds.decay_of_object,
         kind="structured arguments: a dataclass, and one that is None",
         boxes=((0.5, 1.5), (-1.5, -0.5), (-1.0, 1.0)),
         textbook=textbook.decay,
-        truth=truth.decay,
+        truth=truth_kinds.decay,
     ),
     Row(
         kinds.integrals,
         kind="linear, with a static parameter that is a size",
         boxes=((0.5, 1.5),),
         textbook=textbook.integrals,
-        truth=truth.integrals,
+        truth=truth_kinds.integrals,
         limits=ALL_ORDERS,
     ),
 ]
