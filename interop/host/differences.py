@@ -32,7 +32,7 @@ _EPS = float(np.finfo(np.float64).eps)
 # Its derivative in h is zero at h^3 = 3 e / M, where the error is (9 M e^2 / 8)^(1/3).    (2)
 # Rounding alone: e = eps |f|; with |f| about M |x|^3 that is h = cbrt(3 eps) |x|.         (3)
 @remembered
-@structured(argnums=spread, step=one_for_each, vjp=wrapped(Gradients, 1))
+@structured(argnums=spread, step=one_for_each, vjp=wrapped(Gradients, "its vjp", 1))
 def finite_difference(
     f: Function,
     *,
@@ -126,7 +126,7 @@ def finite_difference(
 # f(x + i h) = f(x) + i h f'(x) - h^2 f''(x)/2 - ...: Im f(x + i h) / h = f'(x) - h^2 f'''/6,
 # and no difference is taken, so that h can be so small that the second term vanishes.
 @remembered
-@structured(argnums=spread, vjp=wrapped(Gradients, 1))
+@structured(argnums=spread, vjp=wrapped(Gradients, "its vjp", 1))
 def complex_step(
     f: Function,
     *,

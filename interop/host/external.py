@@ -33,7 +33,11 @@ def _with_slopes(f: Function, frame: Frame, given: dict[str, Any]) -> Function:
 
 
 @remembered
-@structured(vjp=wrapped(Gradients, 1), jvp=wrapped(Tangents, 1), kept=refused("from_numpy's kept"))
+@structured(
+    vjp=wrapped(Gradients, "its vjp", 1),
+    jvp=wrapped(Tangents, "its jvp", 1),
+    kept=refused("from_numpy's kept"),
+)
 def from_numpy(
     f: Function,
     *,
@@ -88,7 +92,7 @@ def from_numpy(
 
 
 @remembered
-@structured(f=_with_slopes, jac=wrapped(Gradients), hess=refused("from_jacobian's hess"))
+@structured(f=_with_slopes, jac=wrapped(Gradients, "its jac"), hess=refused("from_jacobian's hess"))
 def from_jacobian(
     f: Function,
     jac: Function | bool,

@@ -43,7 +43,7 @@ class Adjoint(Flat):
 
 
 @remembered
-@structured(adjoint=wrapped(Adjoint))
+@structured(adjoint=wrapped(Adjoint, "its adjoint", 1, 1))
 def from_linear(
     A: Function,
     adjoint: Function,

@@ -43,7 +43,7 @@ class Kernel:
         self.sizes = sizes_of(op.label, op.sizes, static) if op.sizes else {}
         self.signature = op.signature.at(self.sizes) if op.sizes else op.signature
         self._signatures: dict[Any, Signature] = {}
-        # for the graphs of torch, see torch/names.py
+        # for the graphs of torch, see torch/graphs/names.py
         self.name = self.statics_text = ""
         self.certain = False
         self.held: Any = None  # see jax/held.py

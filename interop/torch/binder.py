@@ -38,9 +38,9 @@ from twingrad.interop.torch import family
 from twingrad.interop.torch.call import call_rule
 from twingrad.interop.torch.constants import constant
 from twingrad.interop.torch.function import autocast_on, make_function, pull_back
-from twingrad.interop.torch.names import register
+from twingrad.interop.torch.graphs.names import register
+from twingrad.interop.torch.graphs.traced import apply, fits, gone, outside, own_code
 from twingrad.interop.torch.operators import call_host
-from twingrad.interop.torch.traced import apply, fits, gone, outside, own_code
 from twingrad.interop.xp import torch as xp
 
 _FULL = frozenset((torch.float32, torch.float64))

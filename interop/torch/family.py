@@ -19,7 +19,7 @@ from twingrad.interop.op.binding import bind_family
 from twingrad.interop.op.definition import Op
 from twingrad.interop.op.samples.forks import Turns
 from twingrad.interop.op.structure.family import Family
-from twingrad.interop.torch.traced import fits, gone, outside, own_code
+from twingrad.interop.torch.graphs.traced import fits, gone, outside, own_code
 
 _KEPT = 1024  # structures that graphs have numbers of, for each op
 

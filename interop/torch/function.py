@@ -18,7 +18,7 @@ from twingrad.interop.op.rules.reads import kept
 from twingrad.interop.op.signature import Signature
 from twingrad.interop.torch.build import build, fresh, resolved
 from twingrad.interop.torch.constants import tensors_of
-from twingrad.interop.torch.traced import apply
+from twingrad.interop.torch.graphs.traced import apply
 
 
 def make_function(kernel: Kernel, fw: Framework) -> Any:

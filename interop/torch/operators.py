@@ -25,10 +25,10 @@ from twingrad.interop.op.kernel import Kernel
 from twingrad.interop.op.promises import promised
 from twingrad.interop.torch.batched import on_first_vmap, on_vmap
 from twingrad.interop.torch.constants import given_by_export
+from twingrad.interop.torch.graphs.names import find, hold, name_of
+from twingrad.interop.torch.graphs.traced import take_apart
 from twingrad.interop.torch.memory import call_with_arrays
-from twingrad.interop.torch.names import find, hold, name_of
 from twingrad.interop.torch.sharded import is_sharded, on_local_batches
-from twingrad.interop.torch.traced import take_apart
 
 
 def call_host(kernel: Kernel, inputs: Arrays) -> Arrays:

@@ -175,7 +175,7 @@ def test_many_ops_leave_nothing_in_the_registries():
     """Array and host ops, and one op with many static values."""
     from torch._dynamo import trace_rules
 
-    from twingrad.interop.torch import names
+    from twingrad.interop.torch.graphs import names
 
     allowed = trace_rules._allowed_callable_ids.function_ids
     kept = (names._FUNCTIONS, names._OPS, names._IDENTITIES, names._OWNERS, allowed)

@@ -7,7 +7,7 @@ from torch.autograd.functional import hessian, jacobian
 
 from tests import sample_ops
 from twingrad.interop.torch import bind
-from twingrad.interop.torch.names import name_of
+from twingrad.interop.torch.graphs.names import name_of
 
 close = torch.testing.assert_close
 X = torch.tensor([[0.5, -1.0, 2.0], [0.1, 0.2, 0.3]], dtype=torch.float64)

@@ -17,7 +17,7 @@ from tests import sample_ops
 from twingrad import ops
 from twingrad.interop import ArgumentError
 from twingrad.interop.torch import bind
-from twingrad.interop.torch import names as torch_names
+from twingrad.interop.torch.graphs import names as torch_names
 
 X = torch.tensor([1.0, 2.0], dtype=torch.float64)
 

@@ -27,7 +27,7 @@ from twingrad.interop.op.statics import static
 from twingrad.interop.torch import binder as ours
 from twingrad.interop.torch import build as torch_build
 from twingrad.interop.torch import function as functions
-from twingrad.interop.torch import traced
+from twingrad.interop.torch.graphs import traced
 
 second_derivative = traps.test_second_derivatives_differentiate_the_rule_in_every_nesting
 host_second_derivative = host_cases.test_second_derivatives_of_a_host_op_compile

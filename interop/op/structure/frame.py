@@ -102,8 +102,8 @@ class Fields:
         if found is None or found is unknown:
             yield from (found for _ in self.leaves())
             return
-        entries = contents(found)
-        if entries is None or is_array(found):
+        entries = None if is_array(found) else contents(found)
+        if entries is None:
             raise _misfit(self.path, found, f"one with {', '.join(self.names)}")
         constants = [name for name, _, _ in self.rest]
         for name in entries:

@@ -13,6 +13,7 @@ from twingrad.interop.op.structure.family import Family
 from twingrad.interop.op.structure.frame import Frame
 from twingrad.interop.op.structure.functions import Function
 from twingrad.interop.op.structure.notation import Notation, is_structured
+from twingrad.interop.op.structure.parameters import check_parameters
 
 P = ParamSpec("P")
 Made = TypeVar("Made")
@@ -73,11 +74,17 @@ def _family(
     )
 
 
-def wrapped(kind: Callable[..., Any], before: int = 0) -> Option:
-    """An option that is a function or rule with that many arguments before the structured ones."""
+def wrapped(kind: Callable[..., Any], what: str, before: int = 0, fewer: int = 0) -> Option:
+    """An option that is a function or rule with that many arguments before the structured ones.
+
+    `fewer` of these are not among its arguments.
+    """
 
     def option(value: Any, frame: Frame, given: dict[str, Any]) -> Any:
-        return kind(value, frame, before) if callable(value) else value
+        if not callable(value):
+            return value
+        check_parameters(frame.label, frame.notation, value, before, what, fewer)
+        return kind(value, frame, before)
 
     return option
 

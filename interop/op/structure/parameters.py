@@ -67,7 +67,8 @@ def check_parameters(
     several = [p for p in given if p.kind is p.VAR_POSITIONAL]
     found = [p for p in given if p.kind in POSITIONAL][before:]
     count = len(notation.patterns) - fewer
-    if several and (before == 3 or (len(found) < count and not notation.starred)):
+    rule = what != "its function"
+    if several and (rule or (len(found) < count and not notation.starred)):
         return None  # it takes any
     if notation.starred:
         found += several
@@ -78,6 +79,9 @@ def check_parameters(
             )
     elif len(found) != count:
         raise SignatureError(
-            f"{label}: {what} takes {len(found)} arguments; the signature has {count}"
+            f"{label}: {what} takes {len(found)} arguments besides the first {before}; "
+            f"the signature has {count}"
+            if before
+            else f"{label}: {what} takes {len(found)} arguments; the signature has {count}"
         )
     return found

@@ -41,7 +41,7 @@ def contents(x: Any) -> Mapping[Any, Any] | None:
     for cls in type(x).__mro__:
         slots = cls.__dict__.get("__slots__", ())
         for name in (slots,) if isinstance(slots, str) else slots:
-            if hasattr(x, name):
+            if not name.startswith("__") and hasattr(x, name):
                 found.setdefault(name, getattr(x, name))
     return found
 

@@ -18,7 +18,7 @@ from torch.compiler import is_exporting
 from twingrad.interop.errors import ArgumentError, ExportError
 from twingrad.interop.op.framework import Arrays
 from twingrad.interop.torch.constants import for_export
-from twingrad.interop.torch.names import hold, name_of
+from twingrad.interop.torch.graphs.names import hold, name_of
 
 _FAKE = torch._C._TorchDispatchModeKey.FAKE
 
