@@ -33,9 +33,11 @@ def copied(op, function, vjp, jvp, **options):
     family, frame = op.origin[0], op.frame
 
     def like(before):
-        names = ("xp", "seeds", "out")[:before] + family.names
+        first = dict.fromkeys(("xp", "seeds", "out")[:before], inspect.Parameter.empty)
+        names = first | {n: family.defaults.get(n, inspect.Parameter.empty) for n in family.names}
         kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
-        return inspect.Signature([inspect.Parameter(name, kind) for name in names])
+        found = [inspect.Parameter(name, kind, default=default) for name, default in names.items()]
+        return inspect.Signature(found)
 
     def forward(xp, *args):
         return function(xp, *frame.collect(args))

@@ -16,9 +16,11 @@ from twingrad.interop.check.compare.first_order import Setting, check_products, 
 from twingrad.interop.check.compare.second_order import check_second
 from twingrad.interop.check.report import FAILED, PASSED, UNSUPPORTED, Finding, Report
 from twingrad.interop.check.subjects.inputs import Draw, fixed_sizes, points, shrinks
+from twingrad.interop.check.subjects.structured import flattened
 from twingrad.interop.check.subjects.subject import Subject, Unsupported, frameworks_of, subject
 from twingrad.interop.errors import ArgumentError, RuleError
 from twingrad.interop.op.definition import Op
+from twingrad.interop.op.structure.family import Family
 
 SILENT_S = 3.0  # a check that takes longer says where it is
 
@@ -46,8 +48,8 @@ def check(
     Args:
         target: an `Op`; a `torch.autograd.Function` or function of tensors; or a function of
             JAX arrays, such as a `custom_vjp`.
-        inputs: where to check it, as NumPy arrays, tensors, JAX arrays or numbers.  Small
-            ones: the Jacobian is computed entry by entry.
+        inputs: where to check it, as NumPy arrays, tensors, JAX arrays or numbers; those of a
+            structured op in their structure.  Small ones: the Jacobian is computed entry by entry.
         draw: or a function of a `numpy.random.Generator` that returns a tuple of inputs.
         shapes: or sizes for the dimensions of an op's signature, ``{"n": 5}``, to draw from.
         framework: torch, jax or both; needed where the target does not tell.
@@ -64,6 +66,8 @@ def check(
     Raises:
         ArgumentError: no inputs and no way to draw them, or a target of an unknown framework.
     """
+    if isinstance(target, Family):
+        target, inputs, draw = flattened(target, inputs, draw, seed)
     sides = [subject(target, f, static or {}) for f in frameworks_of(target, inputs, framework)]
     say = _Progress(progress)
     sizes = fixed_sizes(target, static or {}) | (shapes or {})

@@ -1,6 +1,7 @@
 """The gradient check: it finds and names seeded faults, and passes right gradients."""
 
 import importlib
+import itertools
 import json
 import subprocess
 import sys
@@ -8,7 +9,8 @@ import sys
 import numpy as np
 import pytest
 
-from tests import right_ops, wrong_gradients_code, wrong_gradients_more  # noqa: F401
+from tests import kinds, right_ops, wrong_gradients_code, wrong_gradients_more  # noqa: F401
+from tests.faults import edit_vjp, times
 from tests.op_table import ROWS
 from tests.right_gradients import RIGHT, target_and_draw
 from tests.wrong_gradients import WRONG_OPS
@@ -102,16 +104,35 @@ def _row_check(row, seed, **options):
     def draw(rng):
         moving = iter(row.inputs((), seed=int(rng.integers(1 << 30))))
         names = row.op.names
-        return tuple(row.fixed[n] if n in row.fixed else next(moving) for n in names)
+        found = tuple(row.fixed[n] if n in row.fixed else next(moving) for n in names)
+        return tuple(row.op.frame.build(found)) if row.op.origin else found
 
     pytest.importorskip("torch")
-    return check(row.op, draw=draw, seed=seed, **options)
+    op = row.op.origin[0] if row.op.origin else row.op
+    return check(op, draw=draw, seed=seed, **options)
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
 def test_the_ops_pass(row):
     report = _row_check(row, 0, framework="torch")
     assert report.passed, str(report)
+
+
+def test_a_structured_op_is_checked_at_given_arguments_and_its_leaves_are_named():
+    pytest.importorskip("torch")
+    args = kinds.Decay(np.array(0.7), np.array(1.3)), np.linspace(0.1, 1, 3)
+    assert check(kinds.decay, *args, framework="torch").passed
+    row = next(row for row in ROWS if row.name == "decay")
+    wrong = edit_vjp(times(2.0, 0))(row.op).origin[0]
+    report = check(wrong, *args, framework="torch")
+    assert {f.argument for f in report.failures if f.argument} == {"params.rate"}
+    with pytest.raises(ArgumentError, match=r"check decay .*: give inputs, or draw="):
+        check(kinds.decay, framework="torch")
+    turn = itertools.cycle(
+        [args, ({"rate": args[0].rate, "amplitude": args[0].amplitude}, args[1])]
+    )
+    with pytest.raises(ArgumentError, match="two structures"):
+        check(kinds.decay, draw=lambda rng: next(turn), framework="torch")
 
 
 @pytest.mark.slow
