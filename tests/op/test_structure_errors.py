@@ -219,7 +219,7 @@ DEFINITIONS = {
     "an open bracket": (lambda: define("{a: () -> ()"), r"written as in \"\{rate"),
     "a hessian": (
         lambda: from_jacobian(len, len, hess=len, signature="{a: ()} -> ()"),
-        "from_jacobian's hess is for one array",
+        "from_jacobian's hess does not take",
     ),
     "what is no function": (lambda: from_numpy(3, signature="{a: ()} -> ()"), "f is a int"),
     "an adjoint of another arity": (

@@ -72,6 +72,7 @@ class Family(Op):
         self.paths = names
         self.names = names[: len(names) - notation.starred]
         self.bound, self.changes, self.parts = {}, {}, {}
+        self.rules: dict[str, Any] = {}  # as they were set, for the ordinary ops
         self.recipe = self.origin = self.frame = None
         self.variants = Variants(self)
         self.flat = functools.lru_cache(KEPT)(self._flat)
@@ -114,7 +115,7 @@ class Family(Op):
         op.label = f"{self.name} {self.notation.written(op.visible)}"
         op.__doc__, op.__module__, op.__qualname__ = self.__doc__, self.__module__, self.name
         op.origin, op.frame = (self, key), frame
-        for change in self.changes.values():
+        for change in self.rules.values():
             _apply(op, frame, change)
         return op
 
@@ -185,12 +186,13 @@ class Family(Op):
         self._change("jvp", ("def_jvp_by_rows",))
 
     def _change(self, kind: str, change: Any) -> None:
-        before = dict(self.changes)
-        self.changes[kind] = change
+        before = dict(self.rules)
+        self.rules[kind] = self.changes[kind] = change
         try:
             sample = self._flat(self.notation.example())
         except Exception:
-            self.changes = before
+            self.rules = before
+            self.changes.pop(kind)
             raise
         self._look_at(sample)
         self.flat.cache_clear()

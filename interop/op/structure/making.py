@@ -96,8 +96,8 @@ def refused(what: str) -> Option:
         if value is None:
             return None
         raise SignatureError(
-            f"{frame.label}: {what} is for one array; found arguments with structure. Write the "
-            "rules with define, and call another op in them"
+            f"{frame.label}: {what} does not take arguments with structure; write the rules with "
+            "define, where they can call other ops"
         )
 
     return option
