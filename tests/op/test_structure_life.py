@@ -14,7 +14,7 @@ import pytest
 
 from tests.op.test_result_dtypes import as_numpy, bound, each_binder, given
 from tests.structured_ops import CASES, PARAMS, Plain
-from twingrad.interop import define, from_numpy
+from twingrad.interop import ArgumentError, define, from_numpy
 from twingrad.interop.check import check
 from twingrad.interop.op.statics.static import KEPT
 
@@ -128,8 +128,8 @@ def test_check_takes_a_structured_op_and_names_the_leaf(framework):
     assert report.passed, report
     drawn = check(line, draw=lambda rng: (P, rng.normal(size=4)), framework=framework)
     assert drawn.passed, drawn
-    of_dicts = CASES["energy"].structured()
-    assert check(of_dicts, framework=framework, second_order=False, shapes={"n": 2}).passed
+    with pytest.raises(ArgumentError, match="give inputs, or draw="):
+        check(line, framework=framework)
 
     @define(SIGNATURE)
     def wrong(xp, params, t):
