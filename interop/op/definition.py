@@ -112,6 +112,8 @@ class Op:
             """for_torch, for_jax, for_numpy: the bound functions, by which pickle finds them."""
             if name in ("for_torch", "for_jax", "for_numpy"):
                 return _binder(name.removeprefix("for_")).bind(self)
+            if name.startswith("for_torch_fused_"):
+                return _binder("torch").bind(self, fused=int(name.rpartition("_")[2]))
             raise AttributeError(f"an op has no attribute {name!r}")
 
     def __call__(self, xp: Any, *inputs: Any, **static: Any) -> Any:

@@ -38,6 +38,7 @@ from twingrad.interop.torch import family
 from twingrad.interop.torch.call import call_rule
 from twingrad.interop.torch.constants import constant
 from twingrad.interop.torch.function import autocast_on, make_function, pull_back
+from twingrad.interop.torch.fused.bound import bind_fused, least_of
 from twingrad.interop.torch.graphs.names import register
 from twingrad.interop.torch.graphs.traced import apply, fits, gone, outside, own_code
 from twingrad.interop.torch.operators import call_host
@@ -77,28 +78,41 @@ class _Torch:
 TORCH = _Torch()
 
 
-def bind(op: Op) -> Any:
+def bind(op: Op, *, fused: bool | int = False) -> Any:
     """The op as a function of tensors; the same function for the same op.
 
     ``bind(op).Function`` is the bare `torch.autograd.Function`, with the default static
     parameters: its `apply` takes tensors of one floating dtype and returns all outputs.
+
+    With ``fused=True`` eager calls on large arrays run an array op as kernels that torch.compile
+    makes, see `twingrad.interop.torch.fused`; a number instead of True says what is large.
+
+    Raises:
+        ArgumentError: `fused` for a host op, which runs outside of torch.
     """
-    if "torch" not in op.bound:
+    least = least_of(fused)
+    name = f"torch fused {least}" if fused else "torch"
+    if name not in op.bound:
         if torch.compiler.is_dynamo_compiling():
             torch._dynamo.graph_break(
                 msg=f"{op.label}: bind an op before a compiled function is called for the first "
                 "time, not in it"
             )
-        op.bound["torch"] = family.make(op, bind) if isinstance(op, Family) else _make(op)
-    return op.bound["torch"]
+        if fused:
+            op.bound[name] = bind_fused(op, TORCH, least, bind, _make)
+        else:
+            op.bound[name] = family.make(op, bind) if isinstance(op, Family) else _make(op)
+    return op.bound[name]
 
 
 @torch.compiler.disable  # type: ignore[untyped-decorator]
-def _make(op: Op) -> Any:
+def _make(op: Op, fuse: Callable[[Any], Any] | None = None) -> Any:
     count, visible, dtypes, on_host = len(op.names), op.visible, op.dtypes, bool(op.host)
 
     @functools.lru_cache(KEPT)
     def function(static: Any) -> Any:
+        if fuse is not None:
+            return fuse(static)
         made = make_function(Kernel(op, static), TORCH)
         register(made)
         return made

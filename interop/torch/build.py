@@ -20,13 +20,15 @@ def build(
     backward: Callable[..., Any],
     jvp: Callable[..., Any],
     keep: Callable[[], tuple[tuple[bool, ...], tuple[bool, ...]]],
+    shaped: Sequence[int] = (),
     **attributes: Any,
 ) -> Any:
     """The Function class itself, with a vmap rule that follows from the signature.
 
     `keep` says for its vjp and its jvp which of the inputs and outputs they read.  For the
     others they find something of the same shape and dtype that takes no memory; outputs that it
-    does not mention they do not find.
+    does not mention they do not find.  The results have the shapes of the `shaped` inputs, if there
+    are any, and otherwise those that the signature says.
     """
 
     function: Any
@@ -43,7 +45,7 @@ def build(
         ctx.set_materialize_grads(False)
 
     def batched(function: Any, in_dims: Any, inputs: Arrays) -> Any:
-        outs = function.apply(*_lift(signature, in_dims, inputs))
+        outs = function.apply(*_lift(signature, in_dims, inputs, shaped))
         return outs, (0,) * len(outs) if isinstance(outs, tuple) else 0
 
     rules: dict[str, Callable[..., Any]] = {
@@ -79,7 +81,9 @@ def _saved(arrays: Arrays, keep: tuple[bool, ...]) -> Sequence[torch.Tensor]:
     return [x if kept else x.new_empty_strided(x.shape, (0,) * x.dim()) for x, kept in pairs]
 
 
-def _lift(signature: Signature, in_dims: Any, inputs: Arrays) -> list[torch.Tensor]:
+def _lift(
+    signature: Signature, in_dims: Any, inputs: Arrays, shaped: Sequence[int]
+) -> list[torch.Tensor]:
     """Put the vmapped dimension in front, as one more batch dimension of each input."""
     shapes = tuple(
         x.shape if dim is None else x.shape[:dim] + x.shape[dim + 1 :]
@@ -93,6 +97,11 @@ def _lift(signature: Signature, in_dims: Any, inputs: Arrays) -> list[torch.Tens
             if x.dim() <= len(shape):
                 x = x.reshape((x.shape[0], *shape))
         lifted.append(x)
+    if shaped:
+        sizes = [x.shape[d] for x, d in zip(inputs, in_dims, strict=True) if d is not None]
+        for i in shaped:
+            if in_dims[i] is None:
+                lifted[i] = lifted[i].expand(sizes[0], *lifted[i].shape)
     return lifted
 
 

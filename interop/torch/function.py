@@ -21,8 +21,13 @@ from twingrad.interop.torch.constants import tensors_of
 from twingrad.interop.torch.graphs.traced import apply
 
 
-def make_function(kernel: Kernel, fw: Framework) -> Any:
-    """The Function of an op: forward, vjp and jvp are its hand-written ones."""
+def make_function(
+    kernel: Kernel, fw: Framework, fuse: Callable[..., Callable[..., Arrays]] | None = None
+) -> Any:
+    """The Function of an op: forward, vjp and jvp are its hand-written ones.
+
+    `fuse` makes of a jvp rule, with its signature, what evaluates it.
+    """
     op = kernel.op
     n_in = len(op.names)
     tangents: dict[Any, Any] = {}
@@ -50,7 +55,7 @@ def make_function(kernel: Kernel, fw: Framework) -> Any:
         live = tuple(dot is not None and inexact(x) for dot, x in zip(dots, saved, strict=False))
         key = live, moves
         if key not in tangents:
-            tangents[key] = _tangent_function(kernel, fw, live, moves)
+            tangents[key] = _tangent_function(kernel, fw, live, moves, fuse)
         moving = [dot for dot, alive in zip(dots, live, strict=True) if alive]
         if not autocast_on(saved[0]):
             found = apply(tangents[key], (*saved, *moving))
@@ -73,19 +78,29 @@ def make_function(kernel: Kernel, fw: Framework) -> Any:
     return build(op.name, kernel.signature, forward, backward, jvp, keep, kernel=kernel)
 
 
-def make_autodiff(name: str, signature: Signature, function: Callable[..., Arrays]) -> Any:
+def make_autodiff(
+    name: str,
+    signature: Signature,
+    function: Callable[..., Arrays],
+    run: Callable[..., Arrays] | None = None,
+    shaped: Sequence[int] = (),
+) -> Any:
     """A Function whose derivatives, of every order, are those of the given function.
 
     Its jvp is another such Function: written out in the jvp, the tangent would have no
-    derivative in an outer forward mode.
+    derivative in an outer forward mode.  Where `run` is given, that evaluates it.  For `shaped`
+    see `build`.
     """
     pushes: dict[Any, Any] = {}
+    evaluate = function if run is None else run
 
     def forward(*args: torch.Tensor) -> Any:
-        return fresh(function(*args), args)
+        return fresh(evaluate(*args), args)
 
     def backward(ctx: Any, *cts: torch.Tensor | None) -> Any:
         args, wanted = ctx.saved_tensors, ctx.needs_input_grad
+        if all([ct is None for ct in cts]):
+            return (None,) * len(args)
         live = [i for i, want in enumerate(wanted) if want]
         moving = tuple(args[i] for i in live)
         gradients = pull_back(_restrict(function, args, live), moving, cts)
@@ -96,11 +111,13 @@ def make_autodiff(name: str, signature: Signature, function: Callable[..., Array
         args = _primals(ctx.saved_tensors)
         live = tuple(i for i, dot in enumerate(dots) if dot is not None)
         if live not in pushes:
-            pushes[live] = _push_function(name, signature, function, live)
+            pushes[live] = _push_function(name, signature, function, live, shaped)
         return apply(pushes[live], (*args, *[dots[i] for i in live]))
 
     inputs_only = (True,) * len(signature.inputs)
-    return build(name, signature, forward, backward, jvp, lambda: (inputs_only, inputs_only))
+    return build(
+        name, signature, forward, backward, jvp, lambda: (inputs_only, inputs_only), shaped
+    )
 
 
 def _primals(saved: Arrays) -> Arrays:
@@ -131,7 +148,11 @@ def pull_back(function: Callable[..., Arrays], inputs: Arrays, cts: Sequence[Any
 
 
 def _tangent_function(
-    kernel: Kernel, fw: Framework, live: tuple[bool, ...], moves: tuple[bool, ...]
+    kernel: Kernel,
+    fw: Framework,
+    live: tuple[bool, ...],
+    moves: tuple[bool, ...],
+    fuse: Callable[..., Callable[..., Arrays]] | None,
 ) -> Any:
     """The jvp rule of an op: (inputs, outputs, live tangents) -> tangents of what moves."""
     n_in, n_out = len(live), len(kernel.op.signature.outputs)
@@ -145,11 +166,16 @@ def _tangent_function(
     signature = kernel.tangent_signature(live)
     moving_outputs = tuple(itertools.compress(signature.outputs, moves))
     signature = Signature(signature.inputs, moving_outputs)
-    return make_autodiff(f"{kernel.op.name}_jvp", signature, push)
+    run = None if fuse is None else fuse(signature, push)
+    return make_autodiff(f"{kernel.op.name}_jvp", signature, push, run)
 
 
 def _push_function(
-    name: str, signature: Signature, function: Callable[..., Arrays], live: tuple[int, ...]
+    name: str,
+    signature: Signature,
+    function: Callable[..., Arrays],
+    live: tuple[int, ...],
+    shaped: Sequence[int],
 ) -> Any:
     """The derivative of `function` along tangents of its `live` arguments."""
     n_in = len(signature.inputs)
@@ -167,7 +193,7 @@ def _push_function(
 
     inputs = signature.inputs + tuple(signature.inputs[i] for i in live)
     extended = Signature(inputs, signature.outputs)
-    return make_autodiff(f"{name}_jvp", extended, push)
+    return make_autodiff(f"{name}_jvp", extended, push, shaped=shaped)
 
 
 @contextlib.contextmanager

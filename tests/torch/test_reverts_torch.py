@@ -55,7 +55,7 @@ def traced_by_dynamo(patch):
 def jvp_written_out(patch):
     """T2: the jvp is computed in the Function's own jvp."""
 
-    def tangent(kernel, fw, live, moves):
+    def tangent(kernel, fw, live, moves, fuse):
         n = len(live) + len(kernel.op.signature.outputs)
 
         def push(*args):
@@ -131,7 +131,7 @@ def exported_as_forward_code(patch):
 
 def mapped_dimension_left(patch):
     """The vmap rule takes the mapped dimension to be in front."""
-    patch.setattr(torch_build, "_lift", lambda signature, in_dims, inputs: inputs)
+    patch.setattr(torch_build, "_lift", lambda signature, in_dims, inputs, shaped: inputs)
 
 
 def equal_is_the_same(patch):
