@@ -26,6 +26,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from twingrad.interop.errors import RuleError
 from twingrad.interop.op.framework import Arrays
+from twingrad.interop.xp.torch_places import on
 
 _MODES = torch._C._TorchDispatchModeKey
 _LINEARIZE = eager_transforms.linearize.__code__
@@ -38,11 +39,13 @@ _REFUSED = ("in-place operation", "written-to tensor", "Inplace update")
 def call_rule(
     label: str, what: str, rule: Callable[..., Any], arrays: Arrays, args: Any, keywords: Any
 ) -> Any:
-    """``rule(*args, **keywords)``, which must not change any of the arrays.
+    """``rule(*args, **keywords)``, which must not change any of the arrays; args[0] is `xp`.
 
     Raises:
         RuleError: it did, or, inside `torch.func.linearize`, wrote into a constant.
     """
+    if not arrays[0].is_cpu:
+        args = (on(arrays[0].device), *args[1:])
     innermost = tuple([_innermost(x) for x in arrays]) if peek_interpreter_stack() else arrays
     counted = True
     try:

@@ -233,3 +233,56 @@ def test_a_rule_with_a_constant_matrix_is_right_in_every_mode(rules):
         torch.func.grad(lambda x: f(x).sum())(x),
     ):
         torch.testing.assert_close(found, right)
+
+
+# each made of no array; times what the op was given
+MADE = {
+    "arange": lambda xp, dtype: xp.arange(3, dtype=dtype),
+    "asarray": lambda xp, dtype: xp.asarray([0.0, 1.0, 2.0], dtype=dtype),
+    "empty": lambda xp, dtype: 0 * xp.empty(3, dtype=dtype),
+    "eye": lambda xp, dtype: xp.eye(3, dtype=dtype)[1],
+    "full": lambda xp, dtype: xp.full((3,), 2.0, dtype=dtype),
+    "linspace": lambda xp, dtype: xp.linspace(0.0, 1.0, 3, dtype=dtype),
+    "ones": lambda xp, dtype: xp.ones(3, dtype=dtype),
+    "zeros": lambda xp, dtype: xp.zeros(3, dtype=dtype),
+    "fftfreq": lambda xp, dtype: xp.fft.fftfreq(3, dtype=dtype),
+    "rfftfreq": lambda xp, dtype: xp.fft.rfftfreq(4, dtype=dtype),
+}
+
+
+def times_made(make):
+    @define("(n)->(n)")
+    def product(xp, x):
+        return x * make(xp, x.dtype)
+
+    product.def_vjp(lambda xp, ct, out, x: product(xp, ct * make(xp, x.dtype) ** 0))
+    product.def_jvp(lambda xp, t, out, x: product(xp, t[0] * make(xp, x.dtype) ** 0))
+    return bind(product)
+
+
+@pytest.mark.parametrize("name", MADE)
+def test_what_is_made_of_no_array_is_made_where_the_inputs_are(name):
+    """Function, rules, and ops that are called in rules; the meta device is not the usual one."""
+    f, x = times_made(MADE[name]), torch.from_numpy(X)
+    want = f(x)
+    assert torch.equal(torch.func.grad(lambda x: f(x).sum())(x), f(torch.ones_like(x)))
+    for found in (
+        f(x.to("meta")),
+        vmap(f)(x.to("meta")),
+        torch.func.grad(lambda x: f(x).sum())(x.to("meta")),
+        jvp(f, (x.to("meta"),), (x.to("meta"),))[1],
+    ):
+        assert found.device.type == "meta"
+        assert found.shape == want.shape and found.dtype == want.dtype
+
+
+def test_a_device_that_is_named_is_taken():
+    seen = []
+
+    @define("(n)->(n)")
+    def named(xp, x):
+        seen.append(xp.ones(2, device="cpu").device.type)
+        return 2 * x
+
+    bind(named)(torch.ones(3, device="meta"))
+    assert seen == ["cpu"]
