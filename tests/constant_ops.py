@@ -152,3 +152,15 @@ def energy_of_module(xp, x, *, grid):
 @energy_of_module.def_vjp
 def _(xp, ct, out, x, *, grid):
     return 2 * grid * x * ct[..., None]
+
+
+@define("params: {scale: (n), offset: ()}, (n)->()", constants={"grid": GRID})
+def structured_of_module(xp, params, x, *, grid):
+    """sum scale grid x + offset, of arguments with structure."""
+    return xp.sum(params["scale"] * grid * x, axis=-1) + params["offset"]
+
+
+@structured_of_module.def_vjp
+def _(xp, ct, out, params, x, *, grid):
+    wide = ct[..., None] * grid
+    return {"scale": wide * x, "offset": ct}, wide * params["scale"]

@@ -72,7 +72,8 @@ def reduced(op: Op) -> Any:
             f"{op.label}: its executor, a {type(op.host.executor).__name__}, belongs to this "
             "process; pickle the op with a host without one, and give it one there (op.host = ...)"
         )
-    recipe = (*op.recipe, op.host, op.changes)
+    base = op.variants.base  # whose rules a variant has, where that is known by its name
+    recipe = (*op.recipe, op.host, {} if base is not op and base.recipe is None else op.changes)
     try:
         pickle.dumps(recipe)
     except Exception as error:

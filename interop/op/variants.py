@@ -105,7 +105,6 @@ def _make(op: Op, constants: Given) -> Op:
     made = copied(op, constants)
     for name, *given in op.changes.values():
         getattr(made, name)(*given)
-    made.changes.clear()
     made.recipe = _again, (op, constants), {}
     return made
 

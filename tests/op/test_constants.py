@@ -1,5 +1,7 @@
 """Constants in every way to make an op and in every mode; in each kind and precision."""
 
+import pickle
+
 import numpy as np
 import pytest
 
@@ -107,6 +109,37 @@ def test_the_written_rule_runs(framework, host):
     f = bound(framework, formula(host, {"grid": OTHER}, factor=10.0))
     for mode in (*MODES, *FORWARD):
         agree(modes(side, f)[mode](side.array(X)), 20 * OTHER * X, mode)
+
+
+@each_side
+def test_structured_ops(framework):
+    side, op = side_of(framework), constant_ops.structured_of_module
+    params = {"scale": side.array(X[1]), "offset": side.array(np.array(1.0))}
+    for made, grid in ((op, GRID), (op.with_constants(grid=OTHER), OTHER)):
+        assert pickle.loads(pickle.dumps(made)) is made is op.with_constants(grid=grid.copy())
+        run = side.grad(bound(framework, made), argnums=(0, 1))
+        by_params, by_x = run(params, side.array(X[0]))
+        agree(by_params["scale"], grid * X[0], "")
+        agree(by_x, grid * X[1], "")
+
+
+@each_side
+def test_a_constant_that_is_handed_on_keeps_its_digits(framework):
+    """A float32 rule sees it rounded; the op of NumPy code that it calls does not."""
+    seen = []
+
+    @define("(n)->(n)", host=True, constants="grid")
+    def note(xp, x, *, grid):
+        seen.append(grid)
+        return x
+
+    @define("(n)->(n)", constants={"grid": OTHER})
+    def outer(xp, x, *, grid):
+        assert str(grid.dtype).endswith("float32")
+        return note(xp, x, grid=grid)
+
+    bound(framework, outer)(side_of(framework).cast(side_of(framework).array(X), "float32"))
+    assert seen[0].dtype == np.float64 and (seen[0] == OTHER).all()
 
 
 def test_estimators_take_them():
