@@ -8,6 +8,8 @@ asks for the factorisation of the same numbers again, and finds it here by their
 
     def solve(matrix, b):
         return FACTORS.get(scipy.linalg.lu_factor, matrix) ...
+
+``from_numpy(kept=...)`` does so for the functions of one op.
 """
 
 from __future__ import annotations

@@ -167,7 +167,7 @@ def _gone(reference: str, signature: str) -> str:
         )
     return (
         f"{where} {signature}: this graph was made in another process, by an op that cannot be "
-        "told for certain here: it came from a factory, a notebook or a script. Assign the op "
-        f"to the name {where.rpartition('.')[2]} in a module that both can import, and make the "
-        "graph again"
+        "told for certain here: it came from a factory, a notebook, a script or with_constants. "
+        f"Assign the op to the name {where.rpartition('.')[2]} in a module that both can import, "
+        "and make the graph again"
     )
