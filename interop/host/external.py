@@ -247,9 +247,10 @@ def check_count(op: Op, what: str, f: Function, count: int, offered: tuple[str, 
     _check_callable(op, what, f)
     asked = {name: None for name in (*offered, *op.constants) if asks(f, name)}
     for name in asked:
-        if name in op.statics:
+        if name in offered and (name in op.statics or name in op.constants):
+            kind = "static parameter" if name in op.statics else "constant"
             raise SignatureError(
-                f"{op.label}: {name!r} is a static parameter of its function, and means something "
+                f"{op.label}: {name!r} is a {kind} of its function, and means something "
                 f"else in its {what}; call the parameter something else"
             )
     try:

@@ -228,6 +228,8 @@ class Op:
     def with_constants(self, **values: Any) -> Op:
         """The op with these arrays for its constants: the same object for the same content.
 
+        The latest 8 are kept, with what was compiled for them, though nobody holds them.
+
         Raises:
             ArgumentError: a name is no constant of the op; or a value is no array, or one that
                 has or may have a gradient.

@@ -10,7 +10,7 @@ import pytest
 from tests import constant_ops
 from tests.constant_ops import GRID, OTHER, WAYS, formula, ops
 from tests.op.test_result_dtypes import as_numpy, bound, each_binder, each_side, given, side_of
-from twingrad.interop import ArgumentError, RuleError, SignatureError, define
+from twingrad.interop import ArgumentError, RuleError, SignatureError, define, from_numpy
 from twingrad.interop.check import check
 
 X = np.array([[1.0, 2.0, 3.0], [0.5, -1.0, 2.0]])
@@ -180,6 +180,16 @@ def test_declarations_that_are_wrong():
         formula().with_constants(mesh=GRID)
     with pytest.raises(SignatureError, match=r"the constant 'mesh' is no parameter.*`\*, mesh`"):
         formula(False, {"mesh": GRID})
+
+
+def test_a_name_that_means_something_else_in_a_rule_is_refused():
+    with pytest.raises(SignatureError, match="'out' is a constant of its function, and means"):
+        from_numpy(
+            lambda x, *, out: x * out,
+            signature="(n)->(n)",
+            vjp=lambda ct, x, *, out: ct * out,
+            constants={"out": GRID},
+        )
 
 
 def test_a_default_is_the_value():
