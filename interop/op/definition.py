@@ -77,6 +77,7 @@ class Op:
         self.bound: dict[str, Any] = {}
         self.recipe: Any = None  # the call that makes it, where it is not known by a name
         self.origin: Any = None  # the family that it is one of, and its key there
+        self.whole: Any = None  # the op that it was made for, in whose `parts` it is
         self.frame: Any = None  # the structure that its arguments are the arrays of
         self.changes: dict[str, Any] = {}  # the rules that were set after that call
         self.parts: dict[str, Op] = {}

@@ -2,6 +2,8 @@
 
 import gc
 import itertools
+import subprocess
+import sys
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -149,3 +151,51 @@ def test_lists_of_other_lengths_and_names_are_other_graphs():
         assert torch.equal(g(*xs), product(*xs))
         parts = {f"part{i}": x + i for i in range(count)}
         assert torch.equal(h(parts), energy(parts))
+
+
+SAVE = """
+import sys, torch
+from tests import structured_named
+from tests.structured_ops import Plain
+from twingrad.interop.torch import bind
+
+class Program(torch.nn.Module):
+    def forward(self, rate, shift, t):
+        return self.f(Plain(rate, shift, 7), t)
+
+x = torch.tensor(2.0), torch.ones(3), torch.arange(4.0)
+for name in ("line", "host_line"):
+    program = Program()
+    program.f = bind(getattr(structured_named, name))
+    exported = torch.export.export(program, x, strict=False)
+    torch.export.save(exported, f"{sys.argv[1]}/{name}.pt2")
+"""
+
+
+def test_a_program_of_another_process_finds_the_op_of_its_structure(tmp_path):
+    run = subprocess.run(
+        [sys.executable, "-c", SAVE, str(tmp_path)], capture_output=True, text=True, check=False
+    )
+    assert run.returncode == 0, run.stderr
+    x = torch.tensor(2.0), torch.ones(3), torch.arange(4.0, requires_grad=True)
+    for name in ("line", "host_line"):
+        program = torch.export.load(tmp_path / f"{name}.pt2").module()
+        y = program(*x)
+        assert torch.equal(y, 2 * torch.arange(4.0) + 3)
+        assert torch.equal(torch.autograd.grad(y.sum(), x[2])[0], 2 * torch.ones(4))
+
+
+@pytest.mark.parametrize("strict", [False, True])
+@pytest.mark.parametrize("name", ["simulator of a dict", "network", "product", "body on the host"])
+def test_exported_programs_hold_the_op(name, strict):
+    case = CASES[name]
+    f, x = case.of_arrays(bind(case.structured())), tensors(case)
+
+    class Program(torch.nn.Module):
+        def forward(self, *x):
+            return f(*x)
+
+    exported = torch.export.export(Program(), tuple(x), strict=strict)
+    called = [node.target for node in exported.graph.nodes if node.op == "call_function"]
+    assert torch.ops.twingrad.op.default in called
+    assert torch.equal(exported.module()(*x), f(*x))

@@ -90,7 +90,7 @@ def hosted(op: Op, kind: str, rule: Rule) -> Rule:
         host=Host(finite=bool(op.host and op.host.finite)),
         dtypes=tuple(Like(first + i) for i in range(len(results))),
     )
-    derived.__module__, op.parts[kind] = op.__module__, derived
+    derived.__module__, derived.whole, op.parts[kind] = op.__module__, op, derived
 
     adjoint = adjoint_of(op, rule) if kind == "vjp" and op.linear else None
 

@@ -27,6 +27,8 @@ from typing import Any
 from twingrad.interop.errors import ArgumentError
 from twingrad.interop.op.definition import Op
 from twingrad.interop.op.statics.static import written
+from twingrad.interop.op.structure.family import Family
+from twingrad.interop.op.structure.written import read, write
 
 _NUMBERS = itertools.count(1)
 _FUNCTIONS: weakref.WeakValueDictionary[str, Any] = weakref.WeakValueDictionary()
@@ -99,17 +101,34 @@ def _identity(op: Op) -> str:
 
 def _public(op: Op) -> str | None:
     """The name by which every process finds the op, if there is one."""
-    module, path = op.__module__, op.name
-    if module in ("__main__", "__mp_main__") or _at(sys.modules.get(module), path) is not op:
+    module, path = op.__module__, _path(op)
+    if path is None or module in ("__main__", "__mp_main__"):
+        return None
+    if _at(sys.modules.get(module), path) is not op:
         return None
     name, identity = f"{module}:{path}", _identity(op)
     return name if _OWNERS.setdefault(name, identity) == identity else None
 
 
+def _path(op: Op) -> str | None:
+    """The op's name; that of a structure is the name of its family and the structure as text."""
+    if op.whole is not None and op.whole.origin is not None:
+        path, kind = _path(op.whole), op.name.rpartition(".")[2]
+        return path and f"{path}.{kind}"
+    if op.origin is None:
+        return op.name
+    family, key = op.origin
+    text = write(key)
+    return text and f"{family.name}[{text}]"
+
+
 def _at(module: Any, path: str) -> Any:
     first, *parts = path.split(".")
-    found = getattr(module, first, None)
+    name, bracket, text = first.partition("[")
+    found = getattr(module, name, None)
     found = getattr(found, "op", found)  # the bound function will do
+    if bracket:
+        found = found.flat(read(text[:-1])) if isinstance(found, Family) else None
     for part in parts:
         found = found.parts.get(part) if isinstance(found, Op) else None
     return found
