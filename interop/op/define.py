@@ -43,6 +43,12 @@ def define(
         signature: gufunc notation, such as ``"(n),()->()"``.  A size can follow from others by
             + - * // and brackets, ``"(n),(m)->(n+m-1)"``, and be the value of a static
             parameter: ``"(n),(n)->(n_modes)"`` for a function with ``*, n_modes=16``.
+            Arguments can have structure: ``"{rate: (), shift: (n)}, (t) -> (t)"`` for a dict
+            with these keys or an object with these fields; ``{...: (n)}`` for any keys,
+            ``[(n), (m)]`` for a list or tuple, ``[(n), ...]`` for one of any length, ``(n)...``
+            for ``*xs``, ``(n)?`` for what may be None; ``_`` is a size of its own.  Rules get
+            and return the same structure: a dict will do for an object, and None for any part
+            whose gradient is zero.
         host: forward is NumPy code, called once per batch with read-only contiguous
             arrays that have exactly one batch dimension in front.  A `Host` instead of True
             says more: one sample at a time, through an executor, with a check of the results.

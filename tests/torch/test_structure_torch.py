@@ -199,3 +199,18 @@ def test_exported_programs_hold_the_op(name, strict):
     called = [node.target for node in exported.graph.nodes if node.op == "call_function"]
     assert torch.ops.twingrad.op.default in called
     assert torch.equal(exported.module()(*x), f(*x))
+
+
+@pytest.mark.parametrize("where", [{}, {"compile": True}], ids=["eager", "compiled"])
+def test_in_dims_and_argnums_take_the_structure(where):
+    f = bind(CASES["simulator of a dict"].structured())
+    rate, shift, t, _ = tensors(CASES["simulator of a dict"], ())
+    rates = torch.stack([rate, rate + 1])
+
+    def loss(params, t):
+        return f({**params, "power": 2}, t).sum()
+
+    mapped = torch.func.vmap(torch.func.grad(loss), in_dims=({"rate": 0, "shift": None}, None))
+    found = (compiled(mapped) if where else mapped)({"rate": rates, "shift": shift}, t)
+    torch.testing.assert_close(found["rate"], (t**2).sum().expand(2))
+    torch.testing.assert_close(found["shift"], (2 * 4 * shift).expand(2, 3))
