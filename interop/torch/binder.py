@@ -69,7 +69,7 @@ class _Torch:
     # The convention of the rules is the plain transpose, J^T ct.  torch's gradients are
     # J^H ct, the conjugate of J^T conj(ct).  For real numbers both are the same.
     def from_framework(self, cotangent: torch.Tensor) -> torch.Tensor:
-        return cotangent.conj() if cotangent.is_complex() else cotangent
+        return cotangent.conj().resolve_conj() if cotangent.is_complex() else cotangent
 
     def to_framework(self, gradient: torch.Tensor) -> torch.Tensor:
         return gradient.conj().resolve_conj() if gradient.is_complex() else gradient

@@ -8,7 +8,8 @@ A rule runs under vmap, forward mode, `torch.func.linearize` and compilers.  The
   ``vecdot``) have no batching rule;
 - on torch's first vmap, that of ``is_grads_batched=True``, `aten::swapaxes` (``matrix_transpose``),
   `aten::concat` (``concat``, ``cumulative_sum``) and `aten::broadcast_to` have none;
-- for `aten::_conj_physical` (``conj``, ``vecdot``) vmap loops over the samples;
+- for `aten::_conj_physical` (``conj``, ``vecdot``) vmap loops over the samples, and for
+  `aten::_neg_view`, which is ``imag`` of a lazy conjugate, it has no rule;
 - ``argmax`` and ``argmin`` of the whole array with ``keepdims=True``, and `linalg.solve` of a
   vector, have a batching rule that is wrong;
 - `torch.take_along_dim` fixes every size of its arguments in an exported program
@@ -39,6 +40,7 @@ __all__ = [
     "count_nonzero",
     "cumulative_sum",
     "eye",
+    "imag",
     "linalg",
     "matrix_transpose",
     "moveaxis",
@@ -84,6 +86,11 @@ def concat(
     if axis is None:
         arrays, axis = [x.reshape(-1) for x in arrays], 0
     return torch.cat(tuple(arrays), axis)
+
+
+def imag(x: torch.Tensor, /) -> torch.Tensor:
+    """The imaginary part."""
+    return torch.imag(x.resolve_conj())
 
 
 def broadcast_to(x: torch.Tensor, /, shape: tuple[int, ...]) -> torch.Tensor:

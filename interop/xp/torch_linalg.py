@@ -37,7 +37,7 @@ def solve(  # type: ignore[no-redef]
 
 def conj(x: torch.Tensor, /) -> torch.Tensor:
     """The complex conjugate."""
-    return torch.complex(torch.real(x), -torch.imag(x)) if x.is_complex() else x
+    return x.conj().resolve_conj()
 
 
 def vecdot(  # type: ignore[no-redef]

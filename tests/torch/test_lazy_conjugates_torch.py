@@ -8,6 +8,7 @@ import torch
 from torch.func import grad, jvp, vmap
 
 from tests import sample_ops
+from tests.side_torch import no_loop_over_samples
 from twingrad.interop import define
 from twingrad.interop.torch import bind
 
@@ -85,3 +86,30 @@ def test_a_real_input_of_a_complex_op_gets_a_plain_gradient():
     x = A.real.clone().requires_grad_()
     torch.view_as_real(op(x, B)).sum().backward()
     torch.testing.assert_close(torch.from_numpy(x.grad.numpy()), (B.real + B.imag))
+
+
+@pytest.mark.parametrize("part", ["imag", "conj"])
+def test_a_rule_takes_the_parts_of_a_cotangent_under_vmap(part):
+    """Its cotangent is a conjugate; of a lazy one torch's vmap has no imaginary part."""
+
+    @define("()->()")
+    def same(xp, x):
+        return 1 * x
+
+    @same.def_vjp
+    def _(xp, ct, out, x):
+        return xp.conj(xp.conj(ct)) if part == "conj" else xp.real(ct) + 1j * xp.imag(ct)
+
+    f = bind(same)
+
+    def loss(w, x):
+        return (w.conj() * f(x)).real
+
+    def of_parts(re, im):
+        return (f(torch.complex(re, im)) ** 2).real.sum()
+
+    with no_loop_over_samples():
+        torch.testing.assert_close(vmap(grad(loss, 1))(B, A), B)
+        hessian = torch.func.hessian(of_parts, (0, 1))(A.real, A.imag)
+    for i, j, want in ((0, 0, 2.0), (0, 1, 0.0), (1, 0, 0.0), (1, 1, -2.0)):
+        torch.testing.assert_close(hessian[i][j], want * torch.eye(2, dtype=torch.float64))

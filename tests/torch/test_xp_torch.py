@@ -83,6 +83,8 @@ CALLS = {
         x, xp.argmax(x, axis=-1, keepdims=True), axis=-1
     ),
     "conj": lambda xp, x: xp.imag(xp.conj(x * 2j)) * xp.real(xp.conj(x + 1j)),
+    "imag of a conjugate": lambda xp, x: xp.imag((x * (2 - 1j)).conj()),
+    "conj of a conjugate": lambda xp, x: xp.imag(xp.conj((x * 2j).conj())),
     "conj of real numbers": lambda xp, x: xp.conj(x),
     "concat": lambda xp, x: xp.concat([x, xp.ones_like(x[:, :1]), 2 * x], axis=-1),
     "concat of all": lambda xp, x: xp.concat((x, x[0] ** 2), axis=None),
