@@ -117,7 +117,8 @@ BAD = [
         lambda f, a: f(a(4), a=[1.0]),
         ArgumentError,
         f"{ROSENBROCK}: 'a' is a static parameter: it must be hashable, and no array; found list. "
-        "Give a number, string or tuple, or make it an argument of the signature",
+        "Give a number, string or tuple, or make it an argument of the signature; a grid or mask "
+        "that is part of the op is declared with constants=",
     ),
     Bad(
         "a list in place of an array",
