@@ -102,8 +102,10 @@ class Named:
 
     def rest(self, cls: type, found: Mapping[Any, Any]) -> tuple[Any, ...]:
         """The fields that the signature does not name, which must be constants."""
-        named = dict(self.parts)
-        others = sorted((name for name in found if name not in named), key=str)
+        named = [name for name, _ in self.parts]
+        others = [name for name in found if name not in named]
+        if len(others) > 1:
+            others.sort(key=str)
         return tuple([each for name in others for each in fixed(cls, name, found[name])])
 
     def frame(self, path: str, key: Key) -> Part:

@@ -14,6 +14,9 @@ from twingrad.interop.op.statics.static import hashable, plain, typed
 _SEQUENCES = (list, tuple)  # which compilers that trace this can read
 
 
+_AS_THEY_ARE = (str, bool)
+
+
 class Misfit(Exception):  # noqa: N818
     """A value that has another structure than its signature: where in it, and what was found."""
 
@@ -66,6 +69,8 @@ def fixed(cls: type, name: Any, value: Any) -> tuple[Any, ...]:
     kept = isinstance(getattr(cls, str(name), None), functools.cached_property)
     if kept or str(name).startswith("__"):
         return ()
+    if value is None or type(value) in _AS_THEY_ARE:
+        return ((name, type(value), value),)
     value = _concrete(plain(value))
     if not hashable(value):
         what = "an array" if is_array(value) else f"a {type(value).__name__}"
