@@ -16,6 +16,7 @@ from tests.op.test_result_dtypes import as_numpy, bound, each_binder, given
 from tests.structured_ops import CASES, PARAMS, Plain
 from twingrad.interop import ArgumentError, define, from_numpy
 from twingrad.interop.check import check
+from twingrad.interop.op.rules.reads import kept
 from twingrad.interop.op.statics.static import KEPT
 
 SIGNATURE = "{rate: (), shift: (n)}, (t) -> (t)"
@@ -154,3 +155,28 @@ def test_the_core_of_structured_arguments_needs_no_framework():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.stdout.strip() == "6.0 []", done.stderr
+
+
+@each_binder
+def test_the_order_of_the_keys_does_not_matter(framework):
+    op = CASES["energy"].structured()
+    f = bound(framework, op)
+    a, b = (given(framework, v) for v in CASES["energy"].inputs())
+    one, other = f({"angle": a, "bond": b}), f({"bond": b, "angle": a})
+    np.testing.assert_array_equal(as_numpy(one), as_numpy(other))
+    assert op.flat.cache_info().misses == 1
+
+
+def test_a_rule_that_is_set_again_is_the_one_that_runs():
+    op = define(SIGNATURE)(lambda xp, params, t: params.rate[..., None] * t)
+    f = bound("numpy", op)
+    for factor in (1.0, 2.0):
+        op.def_vjp(lambda xp, ct, out, params, t, *, factor=factor: (None, factor * ct))
+        np.testing.assert_array_equal(f.vjp(np.ones(4), P, T)[1], np.full(4, factor))
+
+
+def test_what_a_rule_does_not_read_is_not_kept():
+    op = define(SIGNATURE)(lambda xp, params, t: params.rate[..., None] * t)
+    op.def_vjp(lambda xp, ct, out, params, t: (None, ct * params.rate[..., None]))
+    flat = op.flatten((P, T), {})[0]
+    assert kept(flat, "vjp") == (True, True, False, False)  # rate, shift, t, out

@@ -214,3 +214,13 @@ def test_in_dims_and_argnums_take_the_structure(where):
     found = (compiled(mapped) if where else mapped)({"rate": rates, "shift": shift}, t)
     torch.testing.assert_close(found["rate"], (t**2).sum().expand(2))
     torch.testing.assert_close(found["shift"], (2 * 4 * shift).expand(2, 3))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["simulator of a dataclass", "body on the host", "network"])
+def test_inductor_takes_structures(name):
+    case = CASES[name]
+    x, f = tensors(case), case.of_arrays(bind(case.structured()))
+    g = compiled(f, "inductor")
+    for found, expected in zip(_backward(g)(*x), _backward(f)(*x), strict=True):
+        torch.testing.assert_close(found, expected)
