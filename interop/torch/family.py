@@ -25,11 +25,12 @@ _KEPT = 1024  # structures that graphs have numbers of, for each op
 
 
 class _Numbers:
-    """The latest keys by number, and the other way round."""
+    """The latest keys by number, and the other way round; with their ops, which no graph holds."""
 
     def __init__(self) -> None:
         self.keys: OrderedDict[int, Any] = OrderedDict()
         self.numbers: dict[Any, int] = {}
+        self.ops: dict[int, Op] = {}
         self.following, self.turns = itertools.count(), Turns()
 
     def of(self, key: Any) -> int:
@@ -39,7 +40,9 @@ class _Numbers:
                 number = self.numbers[key] = next(self.following)
                 self.keys[number] = key
                 if len(self.keys) > _KEPT:
-                    self.numbers.pop(self.keys.popitem(last=False)[1])
+                    oldest, old = self.keys.popitem(last=False)
+                    self.numbers.pop(old)
+                    self.ops.pop(oldest, None)
             return number
 
 
@@ -53,7 +56,10 @@ def make(op: Family, bind: Callable[[Op], Any]) -> Any:
 
     def call(which: int, args: Any, kwargs: dict[str, Any]) -> Any:
         key = numbers.keys.get(which)
-        return (gone(label) if key is None else bind(flat(key)))(*args, **kwargs)
+        if key is None:
+            return gone(label)()
+        numbers.ops[which] = found = flat(key)
+        return bind(found)(*args, **kwargs)
 
     # Compiled graphs hold this function; what it calls is held by the op.
     alive, none = weakref.ref(call), gone(label)

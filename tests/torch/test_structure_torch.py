@@ -224,3 +224,21 @@ def test_inductor_takes_structures(name):
     g = compiled(f, "inductor")
     for found, expected in zip(_backward(g)(*x), _backward(f)(*x), strict=True):
         torch.testing.assert_close(found, expected)
+
+
+@pytest.mark.parametrize("way", ["array", "host"])
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_a_compiled_structure_outlives_many_others(way, backend):
+    case = replace(CASES["simulator of a dict"], way=way)
+    rate, shift, t, _ = tensors(case)
+    op = case.structured()
+    f = bind(op)
+    g = compiled(lambda rate: f(Plain(rate, shift), t), backend)
+    expected = g(rate)
+    for power in range(3, 100):
+        f(Plain(rate, shift, power), t)
+    gc.collect()
+    leaf = rate.clone().requires_grad_()
+    found = g(rate)
+    assert torch.equal(found, expected)
+    assert torch.equal(torch.autograd.grad(g(leaf).sum(), leaf)[0], (t**2).sum(-1))
