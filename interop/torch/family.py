@@ -75,7 +75,7 @@ def make(op: Family, bind: Callable[[Op], Any]) -> Any:
             return bind(flat(tuple(key)))(*leaves, **static)
         which = number(*key)
         if static and not fits(label, static):
-            return outside(evaluate, (which, *leaves), static)
+            return outside(evaluate, (which, *leaves), static)  # pyright: ignore[reportCallIssue]
         return evaluate(which, *leaves, **static)
 
     for function in (bound, evaluate, number):

@@ -85,14 +85,15 @@ class Fields:
             (name, part.build(given)) for name, part in zip(self.names, self.parts, strict=True)
         ]
         pairs += [(name, value) for name, _, value in self.rest]
-        if self.cls is dict:
+        cls: Any = self.cls
+        if cls is dict:
             return dict(pairs)
         if issubclass(self.cls, Mapping):
-            return self.cls(dict(pairs))
+            return cls(dict(pairs))
         if issubclass(self.cls, tuple):
             values = dict(pairs)
-            return self.cls._make([values[name] for name in self.cls._fields])
-        made = object.__new__(self.cls)
+            return cls._make([values[name] for name in cls._fields])
+        made = object.__new__(cls)
         for name, value in pairs:
             object.__setattr__(made, name, value)
         return made
