@@ -1,4 +1,4 @@
-"""Accuracy at the hard inputs in every mode: eager, compiled and jitted, in vectors of any length.
+"""Accuracy at the hard inputs in every mode: eager, fused, compiled, jitted; in any length.
 
 `test_accuracy` has vmap.  Here native batches of 1, 3, 8 and 1000 entries go through the
 value with its gradient, and through forward mode with second derivatives, each in one graph;
@@ -23,6 +23,7 @@ MODES = {
     ("torch", "eager"): lambda side: side.once,
     ("torch", "aot_eager"): lambda side: _dynamic(side, "aot_eager"),
     ("torch", "inductor"): lambda side: _dynamic(side, "inductor"),
+    ("torch", "fused"): lambda side: side.once,
     ("jax", "eager"): lambda side: lambda f: f,
     ("jax", "jit"): lambda side: side.compiler(),
 }
@@ -33,6 +34,9 @@ QUICK = {
     ("torch", "eager", "second"): SMALL,
     ("torch", "inductor", "first"): SMALL,
     ("torch", "inductor", "backward"): ("log1mexp",),
+    ("torch", "fused", "first"): ("log1mexp",),
+    ("torch", "fused", "second"): ("log1mexp",),
+    ("torch", "fused", "backward"): ("log1mexp",),
     ("jax", "jit", "first"): SMALL,
     ("jax", "jit", "second"): ("log1mexp",),
 }
@@ -57,7 +61,7 @@ def _cells():
         quick = name in QUICK.get((side, mode, what), ())
         soon = tuple(n for n in lengths if quick and n > 1 and (side == "torch" or n == 1000))
         later = tuple(n for n in lengths if n not in soon)
-        marks = [pytest.mark.compile] if mode in ("inductor", "aot_eager") else []
+        marks = [pytest.mark.compile] if mode in ("inductor", "aot_eager", "fused") else []
         for sizes, extra in ((soon, []), (later, [pytest.mark.slow])):
             label = "-".join([side, mode, what, name, "+".join(map(str, sizes))])
             if sizes:
@@ -67,7 +71,9 @@ def _cells():
 
 def run_everything(side_name, mode, what, name, dtype, lengths, note=lambda *_: None):
     """Check one function of one op, compiled once, at all the lengths."""
-    side, row = importlib.import_module(f"tests.side_{side_name}"), HARD[name]
+    fused = mode == "fused"  # every call then goes through a kernel of any length
+    side = importlib.import_module("tests.side_fused" if fused else f"tests.side_{side_name}")
+    row = HARD[name]
     f, compiler = side.function(row.op), MODES[side_name, mode](side)
     if what == "backward":
         run = accuracy_modes.backward(side, compiler(lambda *x: f(*x)))
@@ -81,6 +87,7 @@ def run_everything(side_name, mode, what, name, dtype, lengths, note=lambda *_: 
         accuracy_modes.check_nan(side, row, run, dtype)
 
 
+@pytest.mark.filterwarnings("error:.*without a fused kernel")
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.parametrize(("side", "mode", "what", "name", "lengths"), [*_cells()])
 def test_hard_inputs_in_every_mode(side, mode, what, name, lengths, dtype, record_property):

@@ -1,5 +1,6 @@
 """Fused ops in torch: when a kernel runs, how many there are, what they return."""
 
+import contextlib
 import copy
 import pickle
 import threading
@@ -248,23 +249,30 @@ def test_constants_of_an_op():
     assert_same([f(x), *backward(f, x)], [plain(x), *backward(plain, x)])
 
 
-def test_structured_arguments():
-    @define("{a: (), b: ()},(n)->(n)")
-    def line(xp, p, x):
-        return p["a"][..., None] * x + p["b"][..., None]
+def test_a_rule_that_is_put_in_the_place_of_another_runs():
+    op = sample_ops.cube()
+    f = bind(op, fused=1)
+    backward(f, X), torch.func.jvp(f, (X,), (X,))
+    op.vjp = lambda xp, ct, out, x: 100 * ct
+    op.jvp = lambda xp, tangents, out, x: 100 * tangents[0]
+    assert_same(backward(f, X), [torch.full_like(X, 100.0)])
+    assert_same(torch.func.jvp(f, (X,), (X,))[1:], [100 * X])
+    op.forward = lambda xp, x: x
+    assert_same([f(X)], [X])
 
-    @line.def_vjp
-    def _(xp, ct, out, p, x):
-        bars = {"a": xp.sum(ct * x, axis=-1), "b": xp.sum(ct, axis=-1)}
-        return bars, ct * p["a"][..., None]
 
-    f, plain = fused.both(line)
-    a, b, x = torch.rand(5), torch.rand(5), torch.rand(5, 3)
+@pytest.mark.parametrize("way", ["device context", "function mode", "two threads"])
+def test_what_is_around_a_call_makes_no_difference(way, recwarn):
+    class Mode(torch.overrides.TorchFunctionMode):
+        def __torch_function__(self, func, types, args=(), kwargs=None):
+            return func(*args, **(kwargs or {}))
 
-    def of(f):
-        return lambda a, b, x: f({"a": a, "b": b}, x)
-
-    assert_same([of(f)(a, b, x)], [of(plain)(a, b, x)])
-    assert_same(backward(of(f), a, b, x), backward(of(plain), a, b, x))
-    whole = torch.compile(of(f), backend="aot_eager", fullgraph=True)
-    assert_same([whole(a, b, x)], [of(plain)(a, b, x)])
+    f, plain = fused.both(PRODUCT)
+    want, threads = backward(plain, X, X + 1), torch.get_num_threads()
+    around = {"device context": torch.device("cpu"), "function mode": Mode()}
+    with around.get(way, contextlib.nullcontext()):
+        torch.set_num_threads(2 if way == "two threads" else threads)
+        got = backward(f, X, X + 1)
+        torch.set_num_threads(threads)
+    assert_same(got, want)
+    assert not fused.unwanted(recwarn)

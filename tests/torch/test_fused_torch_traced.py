@@ -6,6 +6,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.func import grad
 
 from tests import fused, sample_ops
+from twingrad.interop import define
 
 pytestmark = pytest.mark.compile
 X = torch.linspace(-2.0, -0.2, 6, dtype=torch.float64)
@@ -49,3 +50,31 @@ def test_who_traces_gets_the_plain_op(name, monkeypatch):
     assert ran == 0 or name == "linearized"  # which calls the function itself first
     if name not in ("fake", "meta"):
         torch.testing.assert_close(TRACED[name](f), TRACED[name](plain))
+
+
+def test_structured_arguments_have_kernels_and_compile(monkeypatch):
+    fused.of_torch_operations(monkeypatch)
+
+    @define("{a: (), b: ()},(n)->(n)")
+    def line(xp, p, x):
+        return p["a"][..., None] * x + p["b"][..., None]
+
+    @line.def_vjp
+    def _(xp, ct, out, p, x):
+        bars = {"a": xp.sum(ct * x, axis=-1), "b": xp.sum(ct, axis=-1)}
+        return bars, ct * p["a"][..., None]
+
+    f, plain = fused.both(line)
+    a, b, x = torch.rand(5), torch.rand(5), torch.rand(5, 3)
+
+    def of(f):
+        return lambda a, b, x: f({"a": a, "b": b}, x)
+
+    calls = fused.Calls(monkeypatch)
+    every = (0, 1, 2)
+    got, want = (grad(lambda *v, g=g: of(g)(*v).sum(), every)(a, b, x) for g in (f, plain))
+    assert calls.run == 2
+    torch.testing.assert_close(got, want)
+    whole = torch.compile(of(f), backend="aot_eager", fullgraph=True)
+    torch.testing.assert_close(whole(a, b, x), of(plain)(a, b, x))
+    assert calls.run == 2

@@ -8,8 +8,8 @@ kernels, `runner` one such function, `layout` the shapes that its kernels see, `
 - **When**: the largest array of the call has 16,384 numbers or more (``fused=1000``: 1000), the
   tensors are ordinary ones, on a CPU or a CUDA GPU, and nobody traces.  Else, as in torch.compile,
   torch.export, on fake or meta tensors and DTensors, it is the plain op.
-- **The first call** that needs a kernel waits for torch.compile: 2 s for the smallest op, 4 to 8 s
-  for the function of a mixture op and 2 to 4 s for its vjp, the first one of a process 3 s more.
+- **The first call** that needs a kernel waits for torch.compile: 2 s for the smallest op, 5 to 7 s
+  for the function of a mixture op and 2 to 3 s for its vjp, the first one of a process 5 s more.
   Kernels are for all sizes, but for each: dtype; arguments with a batch, or without; arguments
   with a gradient; value of the static parameters.  An op gets 64 at most.
 - **Where it cannot be**: without a C++ compiler (on a GPU: Triton), for code that torch.compile

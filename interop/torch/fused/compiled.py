@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import warnings
 import weakref
 from collections.abc import Callable
@@ -12,13 +11,14 @@ import torch
 from torch.fx.experimental import _config
 
 from twingrad.interop.op.framework import Arrays
+from twingrad.interop.op.samples.forks import Turns
 from twingrad.interop.torch.graphs.traced import gone
 
 # Kernels of one op.  There is one for its function and for each of its rules, for each
 # combination of dtypes, of arguments with a batch and with a gradient, for each value of the
 # static parameters.
 MOST = 64
-_FIRST = threading.RLock()  # torch compiles one thing at a time, and would do so twice
+FIRST = Turns()  # to make a kernel: torch would make one for each thread that waits
 _SIZES: Any = _config
 _compile: Any = torch.compile
 _HELP = (
@@ -81,7 +81,7 @@ class Compiled:
             if self.ready:
                 return self.run(*arrays)  # type: ignore[no-any-return]
             # without the patch, sizes that are equal by chance would have to stay so
-            with _FIRST, _SIZES.patch(use_duck_shape=False):
+            with FIRST.lock, _SIZES.patch(use_duck_shape=False):
                 found = self.run(*arrays)
         except Exception as error:
             first = str(error).strip().partition("\n")[0]

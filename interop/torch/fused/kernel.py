@@ -7,6 +7,7 @@ is differentiated, to any order, and what compilers and exports trace are the ru
 from __future__ import annotations
 
 import itertools
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -30,6 +31,7 @@ class FusedKernel(Kernel):
     def __init__(self, op: Op, static: Static, fw: Framework, budget: Budget) -> None:
         super().__init__(op, static)
         self.plain, self.fw, self.budget = Kernel(op, static), fw, budget
+        self._rules = self._known()
         self._pulls: dict[Any, _Pull] = {}
         self._forward = Runner(
             budget,
@@ -42,6 +44,8 @@ class FusedKernel(Kernel):
 
     def evaluate(self, fw: Framework, inputs: Arrays) -> Arrays:
         """All outputs, at batch + core."""
+        if self._changed():
+            return self.plain.evaluate(fw, inputs)
         return tuple(self._forward(inputs))
 
     def pull(
@@ -50,7 +54,7 @@ class FusedKernel(Kernel):
         """The vjp rule, also where it will be differentiated or is batched."""
         given = tuple([ct is not None for ct in cts])
         on_first_vmap = any([ct is not None and is_legacy_batchedtensor(ct) for ct in cts])
-        if on_first_vmap or self.op.vjp_on_host or not any(given):
+        if on_first_vmap or self.op.vjp_on_host or self._changed() or not any(given):
             return self.plain.pull(fw, cts, outs, inputs, targets)
         live = tuple([target is not None for target in targets])
         if (given, live) not in self._pulls:
@@ -76,7 +80,17 @@ class FusedKernel(Kernel):
             (*[True] * count, *[False] * moving),
         )
 
-        return lambda *arrays: tuple(run(arrays))
+        def fused(*arrays: torch.Tensor) -> Arrays:
+            return push(*arrays) if self._changed() else tuple(run(arrays))
+
+        return fused
+
+    def _known(self) -> tuple[Any, ...]:
+        return self.op.forward, self.op.vjp, self.op.jvp
+
+    def _changed(self) -> bool:
+        """Whether a function or rule was put in the place of one that kernels were made of."""
+        return any(map(operator.is_not, self._rules, self._known()))
 
 
 class _Pull:

@@ -11,8 +11,8 @@ import torch
 from twingrad.interop.op.framework import Arrays
 from twingrad.interop.op.signature import Shape, Signature
 from twingrad.interop.torch.build import resolved
-from twingrad.interop.torch.fused.compiled import Budget, Compiled
-from twingrad.interop.torch.fused.layout import layout, repeats
+from twingrad.interop.torch.fused.compiled import FIRST, Budget, Compiled
+from twingrad.interop.torch.fused.layout import Layout, layout, repeats
 
 _KINDS = (torch.Tensor, torch.nn.Parameter)
 _DEVICES = ("cpu", "cuda")
@@ -76,28 +76,28 @@ class Runner:
             self.budget.warn(kernel.why)
         return plain
 
-    def _new(self, key: Any, plan: Any) -> Compiled | None:
-        kernel = None
-        if self.budget.take():
-            targets = [(i, places) for i, places in zip(self.targets, plan.targets, strict=True)]
+    def _new(self, key: Any, plan: Layout) -> Compiled | None:
+        with FIRST.lock:
+            if key not in self.kernels:
+                self.kernels[key] = self._made(plan) if self.budget.take() else None
+            return self.kernels[key]
 
-            def run(*arrays: torch.Tensor) -> Arrays:
-                shapes = [
-                    (
-                        *[
-                            1 if j is None else arrays[j].shape[axis]
-                            for axis, j in enumerate(sizes)
-                        ],
-                        *arrays[i].shape[len(sizes) :],
-                    )
-                    for i, sizes in targets
-                ]
-                found = self.function(arrays, shapes)
-                self.missing = tuple([i for i, y in enumerate(found) if y is None])
-                return tuple([y for y in found if y is not None])
+    def _made(self, plan: Layout) -> Compiled:
+        targets = [(i, places) for i, places in zip(self.targets, plan.targets, strict=True)]
 
-            kernel = Compiled(self.budget, self.name, run)
-        return self.kernels.setdefault(key, kernel)
+        def run(*arrays: torch.Tensor) -> Arrays:
+            shapes = [
+                (
+                    *[1 if j is None else arrays[j].shape[axis] for axis, j in enumerate(sizes)],
+                    *arrays[i].shape[len(sizes) :],
+                )
+                for i, sizes in targets
+            ]
+            found = self.function(arrays, shapes)
+            self.missing = tuple([i for i, y in enumerate(found) if y is None])
+            return tuple([y for y in found if y is not None])
+
+        return Compiled(self.budget, self.name, run)
 
 
 def _fits(arrays: Arrays, least: int) -> bool:
@@ -116,7 +116,7 @@ def _normal(x: torch.Tensor, shape: Shape, repeated: tuple[int, ...], read: bool
     for axis in repeated:
         x = x.narrow(axis, 0, 1)
     # not a view as detach() gives, whose base and its sizes a compiler would look at
-    return resolved(x.reshape(shape)).contiguous().data
+    return resolved(x.reshape(-1)).contiguous().view(shape).data
 
 
 def _own(y: torch.Tensor, shape: Shape, given: Arrays) -> torch.Tensor:
