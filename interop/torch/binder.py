@@ -85,7 +85,8 @@ def bind(op: Op, *, fused: bool | int = False) -> Any:
     parameters: its `apply` takes tensors of one floating dtype and returns all outputs.
 
     With ``fused=True`` eager calls on large arrays run an array op as kernels that torch.compile
-    makes, see `twingrad.interop.torch.fused`; a number instead of True says what is large.
+    makes, see `twingrad.interop.torch.fused`; a number instead of True says what is large.  The
+    first call that needs a kernel waits for it: 2 s for a small op, 10 s for a mixture op.
 
     Raises:
         ArgumentError: `fused` for a host op, which runs outside of torch.

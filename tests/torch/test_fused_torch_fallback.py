@@ -141,7 +141,7 @@ def test_a_call_keeps_nothing(count, sort, monkeypatch):
     """Of the values of a static parameter the first 32 get kernels; then nothing is compiled."""
     fused.of_torch_operations(monkeypatch)
     assert sort in SORTS
-    found = grow(_call, sort, count=count, warm=100, trace=count < 1000)
+    found = grow(_call, sort, count=count, warm=count, trace=count < 1000)
     assert found.traced < 2000, found
     assert count < 1000 or (found.resident < 1000 and found.slower < 1.5), found
 

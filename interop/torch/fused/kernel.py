@@ -52,6 +52,9 @@ class FusedKernel(Kernel):
         self, fw: Framework, cts: Arrays, outs: Arrays, inputs: Arrays, targets: Sequence[Any]
     ) -> list[Any]:
         """The vjp rule, also where it will be differentiated or is batched."""
+        mapped = torch._C._are_functorch_transforms_active()  # then sizes are those of one sample
+        if not mapped and max([x.numel() for x in (*outs, *inputs)]) < self.budget.least:
+            return self.plain.pull(fw, cts, outs, inputs, targets)
         given = tuple([ct is not None for ct in cts])
         on_first_vmap = any([ct is not None and is_legacy_batchedtensor(ct) for ct in cts])
         if on_first_vmap or self.op.vjp_on_host or self._changed() or not any(given):
