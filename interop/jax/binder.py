@@ -2,11 +2,12 @@
 
 How it is built, and why:
 
-- `jax.custom_vjp` has no forward mode, and `jax.custom_jvp` must be able to transpose its
-  tangent by itself.  So the op is a `custom_jvp` whose rule calls one linear primitive
-  (`jax.linear`): evaluated it runs the op's jvp, transposed it runs the op's vjp.
-- Host functions (`jax.host`, called once for a whole vmapped batch) and ops declared linear
-  (`jax.evaluate`) are primitives; these have that rule themselves.
+- `jax.custom_vjp` has no forward mode.  So the op is a primitive of our own (`jax.evaluate`;
+  `jax.host` for host functions, called once for a whole vmapped batch) whose derivative is one
+  linear primitive (`jax.linear`): evaluated it runs the op's jvp, transposed it runs the vjp.
+- `jax.custom_jvp` does as well, but loses a mapped axis where it is staged (jit, scan, cond) and
+  an output does not depend on what is mapped.  It is left for arrays on a mesh, whose types its
+  operations work out.
 - Gradients are cast to the dtype of their input: JAX does not do it, and a float64 rule
   would turn a float32 gradient into a float64 one.
 - The plain ``bind(op).custom_vjp`` is there too, for those who want the bare thing.
@@ -28,7 +29,7 @@ from twingrad.interop.errors import ArgumentError
 from twingrad.interop.jax.constants import constant
 from twingrad.interop.jax.evaluate import evaluate
 from twingrad.interop.jax.host import call_host
-from twingrad.interop.jax.kept import held, restored, to_keep
+from twingrad.interop.jax.kept import held, on_mesh, restored, to_keep
 from twingrad.interop.jax.linear import apply_linear, as_arrays, as_seed, sum_to, vary_as, vary_with
 from twingrad.interop.op.binding import bind_family, describe, number_dtype, split_call
 from twingrad.interop.op.definition import Op
@@ -133,19 +134,23 @@ def _make(op: Op) -> Any:
 
 def _differentiable(kernel: Kernel) -> Any:
     """The kernel with both modes of differentiation, to every order."""
-    if kernel.op.host or kernel.op.linear:  # a primitive, with a rule of its own
-        return lambda *inputs: evaluate(kernel, JAX, as_arrays(inputs))
 
-    @jax.custom_jvp
     def function(*inputs: Any) -> Arrays:
         inputs = as_arrays(inputs)
-        # as its tangent will vary, also where an output is the same for every input
-        return vary_with(inputs, evaluate(kernel, JAX, inputs))
+        if kernel.op.host or kernel.op.linear or not any(map(on_mesh, inputs)):
+            return evaluate(kernel, JAX, inputs)  # a primitive, with a rule of its own
+        return over_mesh(*inputs)
 
-    @functools.partial(function.defjvp, symbolic_zeros=True)
+    @jax.custom_jvp
+    def over_mesh(*inputs: Any) -> Arrays:
+        inputs = as_arrays(inputs)
+        # as its tangent will vary, also where an output is the same for every input
+        return vary_with(inputs, kernel.evaluate(JAX, inputs))
+
+    @functools.partial(over_mesh.defjvp, symbolic_zeros=True)
     def rule(primals: Arrays, tangents: Arrays) -> tuple[Arrays, Arrays]:
         primals = as_arrays(primals)
-        outs = function(*primals)
+        outs = over_mesh(*primals)
         return outs, apply_linear(kernel, JAX, primals, outs, tangents)
 
     return function

@@ -7,6 +7,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer
 
 from twingrad.interop.op.framework import DTYPES, kind
 from twingrad.interop.op.statics.constants import Constant
@@ -43,7 +44,7 @@ def read(value: Any) -> np.ndarray:
     Raises:
         ValueError: it is being traced, or not all of it is here.
     """
-    if isinstance(value, jax.core.Tracer):
+    if isinstance(value, Tracer):
         raise ValueError("is an array that JAX traces")
     if not value.is_fully_addressable:
         raise ValueError("is an array of which other processes hold a part")

@@ -1,5 +1,6 @@
-"""The primitive that evaluates an op which is declared linear, so that JAX can transpose it.
+"""The primitive that evaluates an op.
 
+Its derivative is the linear primitive.  Where the op is declared linear it can be transposed:
 `jax.linear_transpose`, and with it the solvers that transpose the function they are given, walk
 back through the forward evaluation.  Evaluated, this primitive is the op's function; transposed
 in its linear arguments it is the op's vjp, at zeros of what is not there: a linear function's
@@ -27,8 +28,8 @@ evaluate_p.multiple_results = True
 
 
 def evaluate(kernel: Kernel, fw: Framework, inputs: Arrays) -> Arrays:
-    """All outputs of the op; as one primitive where it is declared linear."""
-    if not kernel.op.linear:
+    """All outputs of the op; as one primitive, which a host op has of its own."""
+    if kernel.op.host and not kernel.op.linear:
         return kernel.evaluate(fw, inputs)
     return tuple(evaluate_p.bind(*vary_alike(inputs), held=hold(kernel), fw=fw))
 

@@ -24,12 +24,13 @@ def to_keep(op: Any, kinds: tuple[str, ...], arrays: Arrays) -> Keep:
 
     On a mesh all are held: the types of results are those of outputs, with their sharding.
     """
-    if any(_on_mesh(x) for x in arrays):
+    if any(on_mesh(x) for x in arrays):
         return (True,) * len(arrays)
     return tuple(map(any, zip(*[kept(op, kind) for kind in kinds], strict=True)))
 
 
-def _on_mesh(x: Any) -> bool:
+def on_mesh(x: Any) -> bool:
+    """Whether the type of an array says how it lies on several devices."""
     sharding = getattr(jax.typeof(x), "sharding", None)
     return sharding is not None and not sharding.mesh.empty
 
