@@ -63,7 +63,7 @@ test-all: $(INSTALLED)  ## the whole test suite
 	$(PYTEST)
 
 conformance: $(INSTALLED)  ## the test suite, whose record becomes the table in the README
-	$(PYTEST) -m "not slow" --record --ignore tests/test_conformance.py
+	$(PYTEST) -m "not slow" --record --ignore tests/house/test_conformance.py
 	$(BIN)/python -m tests.conformance
 
 test-jax-only:  ## the JAX side on Python 3.12 with the newest JAX and no torch, where there is a python3.12

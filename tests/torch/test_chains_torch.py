@@ -57,8 +57,8 @@ def test_linearize_where_torch_copies_a_tangent_into_the_layout_of_its_primal():
 def test_chains_find_a_batching_rule_that_ignores_in_dims(monkeypatch):
     lift = torch_build._lift
 
-    def careless(signature, in_dims, inputs):
-        return lift(signature, [None if d is None else 0 for d in in_dims], inputs)
+    def careless(signature, in_dims, *rest):
+        return lift(signature, [None if d is None else 0 for d in in_dims], *rest)
 
     monkeypatch.setattr(torch_build, "_lift", careless)
     row = next(row for row in SMALL if row.name == "affine")
