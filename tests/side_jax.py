@@ -18,6 +18,7 @@ from tests.structured import called
 from twingrad.interop.jax import bind
 
 NAME = "jax"
+TRACES = 2  # calls of an op's function in one jit: JAX asks for its shapes, then for its program
 CONJUGATES = False  # a gradient is the plain transpose of a tangent
 LIB = SimpleNamespace(
     log=jnp.log, exp=jnp.exp, erf=jax.scipy.special.erf, sum=jnp.sum, ones_like=jnp.ones_like

@@ -17,6 +17,7 @@ from tests.structured import called
 from twingrad.interop.torch import bind
 
 NAME = "torch"
+TRACES = 1  # calls of an op's function for its value
 CONJUGATES = True  # a gradient is the conjugate transpose of a tangent
 LIB = SimpleNamespace(
     log=torch.log, exp=torch.exp, erf=torch.erf, sum=torch.sum, ones_like=torch.ones_like
