@@ -17,7 +17,9 @@ def _in_order(kinds, kind):
     if "linearize" in inside:
         return False  # within another transform it gives garbage, or fails
     if kind == "linearize":
-        return not inside & {*FORWARD, "backward"}  # "Nested forward mode AD is not supported"
+        # "Nested forward mode AD is not supported"; and jacrev writes its basis in place, which
+        # linearize forgets: wrong numbers for torch's own operations
+        return not inside & {*FORWARD, "backward", "jacrev"}
     if kind == "backward":
         after = kinds[kinds.index("checkpoint") :] if "checkpoint" in inside else ()
         return not {*after} & {"vmap", *FORWARD}
